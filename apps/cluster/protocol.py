@@ -1,0 +1,46 @@
+"""The Cluster protocol: all that the portal may ask of a place where workloads run. One contract suite runs on every driver.
+
+Every call may raise `core.errors.Unavailable`: then nothing is known, and nothing may be concluded. All calls are idempotent.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunSpec, Sample
+
+
+class Cluster(Protocol):
+    async def start(self) -> None:
+        """Connect, and adopt what already runs. Returns once `observe` and `get` speak the truth."""
+
+    async def close(self) -> None:
+        """Let go without stopping anything."""
+
+    async def apply(self, spec: RunSpec) -> Observation:
+        """Make this run be. The same `uid` and `run` again changes nothing. A later `run` starts anew, never beside the old one."""
+
+    async def delete(self, uid: str, *, grace_seconds: int) -> Observation:
+        """Ask it to end, by force after the grace. Gone only when observed ABSENT or EXITED."""
+
+    async def get(self, uid: str) -> Observation:
+        """What is seen now."""
+
+    async def list(self) -> Sequence[Observation]:
+        """All runs of this portal, also those that the portal has no row for."""
+
+    def observe(self) -> AsyncIterator[Observation]:
+        """Changes from now on; after a gap the reader calls `list` again. Ends only by `close`."""
+
+    async def logs(self, uid: str, *, offset: int = 0, limit: int = 65536) -> LogChunk:
+        """Output of the latest run; a negative offset counts from the end."""
+
+    async def inventory(self) -> Inventory: ...
+
+    def samples(self) -> AsyncIterator[Sequence[Sample]]:
+        """One batch a second with the newest figures of all cards and claims."""
+
+    async def dial(self, uid: str, port: str) -> Endpoint:
+        """Where the gateway connects. Raises NotFound where there is nothing to connect to."""
+
+    async def remove_volume(self, name: str) -> None:
+        """Delete a volume and all in it. Missing is success."""

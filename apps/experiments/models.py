@@ -1,0 +1,13 @@
+"""Experiments: a workload with JupyterLab and a home folder that survives stop and start."""
+
+from django.db import models
+
+from apps.workloads.models import Workload
+
+
+class Experiment(models.Model):
+    workload = models.OneToOneField(Workload, on_delete=models.CASCADE, primary_key=True, related_name="experiment")
+    home = models.CharField(max_length=100)  # volume name; one per experiment
+
+    def __str__(self) -> str:
+        return self.workload.name

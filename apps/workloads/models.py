@@ -1,0 +1,128 @@
+"""The one table of things that run. Rows say what is wanted and hold the last observation; the cluster says what is."""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from apps.catalog.models import Environment
+from apps.core import clock, ids
+from apps.core.share import GpuShare, Resources
+from apps.tenants.models import Tenant
+
+
+class Desired(models.TextChoices):
+    RUNNING = "running", _("running")
+    STOPPED = "stopped", _("stopped")
+    DELETED = "deleted", _("deleted")
+
+
+class Phase(models.TextChoices):
+    DRAFT = "draft", _("draft")
+    QUEUED = "queued", _("queued")  # waits for quota
+    ADMITTED = "admitted", _("admitted")  # holds its claim on the quota
+    SCHEDULING = "scheduling", _("waiting for a GPU")
+    PREPARING = "preparing", _("preparing")
+    STARTING = "starting", _("starting")
+    READY = "ready", _("ready")
+    STOPPING = "stopping", _("stopping")
+    STOPPED = "stopped", _("stopped")
+    FAILED = "failed", _("failed")
+
+
+ENDED = (Phase.STOPPED, Phase.FAILED)
+
+
+class Workload(models.Model):
+    id = models.UUIDField(primary_key=True, default=ids.new_id, editable=False)
+    kind = models.CharField(max_length=16)
+    name = models.CharField(max_length=200)
+    slug = models.CharField(max_length=63, unique=True)  # host name under the gateway's domain
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workloads")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="workloads")
+    environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="+")
+    gpu_count = models.PositiveIntegerField(default=0)
+    gpu_memory = models.PositiveBigIntegerField(default=0)
+    gpu_compute = models.PositiveIntegerField(default=0)
+    gpu_ceiling = models.PositiveIntegerField(default=0)
+    cpu_milli = models.PositiveIntegerField(default=1000)
+    ram = models.PositiveBigIntegerField(default=2 * 1024**3)
+
+    desired = models.CharField(max_length=16, choices=Desired.choices, default=Desired.RUNNING)
+    generation = models.PositiveIntegerField(default=1)  # rises with every change of what is wanted; ETag of the API
+    run = models.PositiveIntegerField(default=1)  # rises with every start
+    phase = models.CharField(max_length=16, choices=Phase.choices, default=Phase.DRAFT)
+    phase_since = models.DateTimeField(default=clock.now)
+    reason = models.CharField(max_length=64, blank=True)  # code of core.reasons: why it waits, or why it ended
+    evidence = models.JSONField(default=dict)
+    time_limit_seconds = models.PositiveIntegerField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)  # set when ready; the time limit counts from there
+
+    # Last observation, a cache that `reconcile` overwrites.
+    cards = models.JSONField(default=list)  # UUIDs
+    node = models.CharField(max_length=253, blank=True)
+    exit_code = models.IntegerField(null=True, blank=True)
+    observed_at = models.DateTimeField(null=True, blank=True)  # older than a few seconds means unknown
+
+    version = models.PositiveBigIntegerField(default=1)  # rises with every visible change; what live pages compare
+    created_at = models.DateTimeField(default=clock.now, editable=False)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    # The controller's hold on the row.
+    lock_token = models.UUIDField(null=True, blank=True)
+    lock_expires_at = models.DateTimeField(null=True, blank=True)
+    next_due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+    class Meta:
+        ordering: ClassVar = ["-created_at", "-id"]
+        indexes: ClassVar = [
+            models.Index(fields=["tenant", "phase"], name="workload_tenant_phase"),
+            models.Index(fields=["owner", "-created_at"], name="workload_owner_created"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def share(self) -> GpuShare | None:
+        if not self.gpu_count:
+            return None
+        return GpuShare(self.gpu_count, self.gpu_memory, self.gpu_compute, self.gpu_ceiling)
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(gpu=self.share, cpu_milli=self.cpu_milli, ram=self.ram)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.phase in ENDED
+
+
+class Step(models.Model):
+    """One stretch of one run in one phase: the step tree of the page, and the history of what made it wait."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="steps")
+    run = models.PositiveIntegerField()
+    phase = models.CharField(max_length=16, choices=Phase.choices)
+    reason = models.CharField(max_length=64, blank=True)
+    evidence = models.JSONField(default=dict)
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar = ["run", "began_at", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.workload_id} run {self.run}: {self.phase}"
+
+
+class Lease(models.Model):
+    """Who is the one active controller. Taken and kept by conditional update."""
+
+    name = models.CharField(max_length=50, primary_key=True)
+    holder = models.CharField(max_length=100)
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} held by {self.holder}"
