@@ -1,0 +1,78 @@
+# Two commands are the whole set-up: `make run` starts the product, `make test` runs every test.
+# Both install what is missing and say what they do; both can be repeated.
+.DEFAULT_GOAL := help
+SHELL := bash
+PY := .venv/bin/python
+BIN := .venv/bin
+
+.PHONY: help
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+.PHONY: run
+run: setup ## Start the whole product on this machine (Ctrl-C stops everything)
+	@exec $(PY) manage.py up
+
+.PHONY: setup
+setup: ## Install what `make run` needs: system packages, Python, assets, vcuda, notebook environment
+	@scripts/setup.sh run
+
+.PHONY: setup-test
+setup-test: ## Install what `make test` needs as well: browser, databases, compilers, linters
+	@scripts/setup.sh test
+
+.PHONY: test
+test: setup-test ## All checks and all tests
+	@scripts/test.sh all
+
+.PHONY: test-fast
+test-fast: ## Lint, types and the tests that need no other process (under two minutes)
+	@scripts/test.sh fast
+
+.PHONY: lint
+lint: ## Style, types, layers, templates, spelling, generated files
+	@scripts/test.sh lint
+
+.PHONY: test-c
+test-c: ## Library and simulated driver: unit and integration tests, then again with sanitizers
+	@scripts/test.sh c
+
+.PHONY: test-e2e
+test-e2e: ## The whole product in a real browser
+	@scripts/test.sh e2e
+
+.PHONY: bench
+bench: setup-test ## Measure (NAME=… for one); figures go to build/bench.jsonl
+	@scripts/bench.sh "$(NAME)"
+
+.PHONY: bench-docs
+bench-docs: ## Render docs/benchmarks.md from build/bench.jsonl
+	@$(PY) scripts/bench_docs.py
+
+.PHONY: screenshots
+screenshots: setup-test ## Render every page (light, dark, Chinese, phone) into docs/images/
+	@$(PY) scripts/screenshots.py
+
+.PHONY: vcuda
+vcuda: ## Build the limiting library and the simulated driver into build/vcuda
+	@scripts/setup.sh vcuda
+
+.PHONY: format
+format: ## Format Python
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+.PHONY: messages
+messages: ## Collect the strings to translate into locale/
+	@$(PY) manage.py makemessages -l zh_Hans --no-location --no-obsolete -i build -i node_modules -i .venv -i var
+
+.PHONY: openapi
+openapi: ## Write docs/openapi.yaml from the code
+	@$(PY) manage.py spectacular --file docs/openapi.yaml --validate
+
+.PHONY: lock
+lock: ## Resolve dependencies anew and write requirements.txt
+	@uv lock && uv export --frozen --no-default-groups --all-extras --no-emit-project --no-header -q -o requirements.txt
+
+.PHONY: clean
+clean: ## Remove what was built (state in var/ stays)
+	@rm -rf build .venv node_modules static/vendor staticfiles .mypy_cache .ruff_cache .pytest_cache

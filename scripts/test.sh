@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs the checks and tests. `all` is what the continuous integration runs; the other words are parts of it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/say.sh
+bin=.venv/bin
+[ -x $bin/python ] || fail "There is no Python environment yet. Run: make setup-test"
+export STEP_TAIL=120
+pytest=(nice "$bin/python" -m pytest -q)
+failed=()
+
+check() { step "$@" || failed+=("$1"); }
+
+lint() {
+  check "Style (ruff)" $bin/ruff check .
+  check "Format (ruff)" $bin/ruff format --check .
+  check "Layers (import-linter)" $bin/lint-imports
+  check "Types (mypy)" $bin/mypy
+  check "Templates (djlint)" $bin/djlint templates --check --lint --quiet
+  check "Spelling (codespell)" $bin/codespell apps portal vcuda scripts docs templates static README.md CHANGELOG.md CONTRIBUTING.md
+  check "Shell (shellcheck)" shellcheck -x -S warning scripts/*.sh .ci/run
+  check "Migrations are complete" $bin/python manage.py makemigrations --check --dry-run
+  check "Translations are complete" $bin/python scripts/check_messages.py
+  check "Generated files are current" scripts/check_generated.sh
+}
+
+c_tests() {
+  check "vcuda: tests" ctest --test-dir build/vcuda --output-on-failure
+  check "vcuda: build with sanitizers" scripts/sanitized.sh
+  check "vcuda: tests under address and undefined-behaviour sanitizers" ctest --test-dir build/vcuda-asan --output-on-failure
+}
+
+unit() { check "Python tests on SQLite" "${pytest[@]}" tests/unit -n 2; }
+javascript() { check "JavaScript tests" sh -c 'node --test tests/js/*.test.mjs'; }
+services() { check "Python tests on PostgreSQL and Redis" scripts/with_services.sh "${pytest[@]}" tests/unit -n 2; }
+parts() {
+  check "Simulated driver under unmodified clients" "${pytest[@]}" vcuda/sim/tests/python
+  check "Node agent" "${pytest[@]}" tests/agent
+  check "Local driver" "${pytest[@]}" tests/contract tests/local
+  check "Gateway" "${pytest[@]}" tests/gateway
+}
+e2e() { check "The whole product in a real browser" "${pytest[@]}" tests/e2e; }
+
+case ${1:-all} in
+all) lint; unit; javascript; c_tests; services; parts; e2e ;;
+fast) lint; unit; javascript ;;
+lint) lint ;;
+c) c_tests ;;
+unit) unit ;;
+services) services ;;
+parts) parts ;;
+e2e) e2e ;;
+*) fail "test.sh knows all, fast, lint, c, unit, services, parts and e2e, not '$1'" ;;
+esac
+
+skipped=$(grep -hE '^SKIPPED' build/logs/*.log 2>/dev/null | sort -u || true)
+[ -z "$skipped" ] || printf 'Skipped, with the reason:\n%s\n' "$skipped"
+if [ ${#failed[@]} -gt 0 ]; then
+  printf '%sFailed:%s\n' "$red" "$plain"
+  printf '  %s\n' "${failed[@]}"
+  exit 1
+fi
+printf '%sAll passed.%s\n' "$green" "$plain"
