@@ -1,4 +1,4 @@
-"""`lock` of a claim: one byte per process slot, held by its owner through a kernel record lock. Only asks, takes none."""
+"""`lock` of a claim: one byte per process slot, held by its owner through a kernel record lock. Asks, takes none."""
 
 from __future__ import annotations
 
