@@ -66,5 +66,7 @@ class Flavour(Described):
 
     @property
     def resources(self) -> Resources:
-        share = GpuShare(self.gpu_count, self.gpu_memory, self.gpu_compute, self.gpu_ceiling) if self.gpu_count else None
+        share = (
+            GpuShare(self.gpu_count, self.gpu_memory, self.gpu_compute, self.gpu_ceiling) if self.gpu_count else None
+        )
         return Resources(gpu=share, cpu_milli=self.cpu_milli, ram=self.ram)

@@ -53,7 +53,9 @@ class RunSpec:
     volumes: tuple[Volume, ...] = ()
     probe: Probe | None = None
     grace_seconds: int = 10
-    labels: Mapping[str, str] = field(default_factory=dict)  # everything needed to rebuild the row from the cluster alone
+    labels: Mapping[str, str] = field(
+        default_factory=dict
+    )  # everything needed to rebuild the row from the cluster alone
 
 
 class RunState(StrEnum):

@@ -27,7 +27,9 @@ class GpuShare:
         if not 1 <= self.compute <= WHOLE:
             raise ValueError(f"guaranteed compute is 1 to 1000 ‰ of a card, not {self.compute}")
         if not self.compute <= self.ceiling <= WHOLE:
-            raise ValueError(f"the ceiling lies between the guarantee ({self.compute} ‰) and 1000 ‰, not at {self.ceiling}")
+            raise ValueError(
+                f"the ceiling lies between the guarantee ({self.compute} ‰) and 1000 ‰, not at {self.ceiling}"
+            )
 
     @property
     def exclusive(self) -> bool:
@@ -51,3 +53,13 @@ class Resources:
     gpu: GpuShare | None
     cpu_milli: int
     ram: int
+
+
+def cut_share(share: GpuShare, memory: int, compute: int) -> GpuShare | None:
+    """`share` reduced to at most `memory` bytes and `compute` ‰ over all its cards: fewer cards only where one would get nothing."""
+    for count in range(share.count, 0, -1):
+        each_memory = min(share.memory, memory // count // MIB * MIB)
+        each_compute = min(share.compute, compute // count)
+        if each_memory >= MIB and each_compute >= 1:
+            return GpuShare(count, each_memory, each_compute, max(share.ceiling, each_compute))
+    return None

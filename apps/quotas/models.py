@@ -11,7 +11,10 @@ from apps.tenants.models import Tenant
 
 
 class Quota(models.Model):
-    """Limits of one node of the tenant tree; None is "no limit here". A missing row is a quota of nothing at all for tenants, no limit for departments."""
+    """Limits of one node of the tenant tree; None is "no limit here".
+
+    A missing row is a quota of nothing at all for a tenant, and no limit for a department.
+    """
 
     tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, related_name="quota", primary_key=True)
     gpu_memory = models.PositiveBigIntegerField(null=True, blank=True)  # bytes
@@ -21,7 +24,9 @@ class Quota(models.Model):
     running = models.PositiveIntegerField(null=True, blank=True)  # workloads that hold a claim
     running_per_user = models.PositiveIntegerField(null=True, blank=True)
     pending = models.PositiveIntegerField(null=True, blank=True)  # workloads that wait; 0 refuses instead of queueing
-    version = models.PositiveIntegerField(default=1)  # also the row that admission locks
+    version = models.PositiveIntegerField(
+        default=1
+    )  # ETag of the API; admission locks the tenant's row, which always exists
     updated_at = models.DateTimeField(default=clock.now)
 
     def __str__(self) -> str:
@@ -44,9 +49,13 @@ class Claim(models.Model):
     class Meta:
         ordering: ClassVar = ["held_at"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["workload_id"], condition=Q(settled_at=None), name="one_held_claim_per_workload"),
+            models.UniqueConstraint(
+                fields=["workload_id"], condition=Q(settled_at=None), name="one_held_claim_per_workload"
+            ),
         ]
-        indexes: ClassVar = [models.Index(fields=["tenant"], condition=Q(settled_at=None), name="held_claims_of_tenant")]
+        indexes: ClassVar = [
+            models.Index(fields=["tenant"], condition=Q(settled_at=None), name="held_claims_of_tenant")
+        ]
 
     def __str__(self) -> str:
         return f"claim of {self.workload_id} run {self.run}"

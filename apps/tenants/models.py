@@ -47,7 +47,9 @@ class Membership(models.Model):
 
     class Meta:
         ordering: ClassVar = ["user__username"]
-        constraints: ClassVar = [models.UniqueConstraint(fields=["user", "tenant"], name="one_role_per_user_and_tenant")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "tenant"], name="one_role_per_user_and_tenant")
+        ]
 
     def __str__(self) -> str:
         return f"{self.user} is {self.role} of {self.tenant}"

@@ -1,9 +1,11 @@
 """The one table of things that run. Rows say what is wanted and hold the last observation; the cluster says what is."""
 
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from apps.catalog.models import Environment
@@ -41,6 +43,9 @@ class Workload(models.Model):
     slug = models.CharField(max_length=63, unique=True)  # host name under the gateway's domain
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workloads")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="workloads")
+    request_key = models.CharField(
+        max_length=100, null=True, blank=True
+    )  # the same key of the same owner is the same request
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="+")
     gpu_count = models.PositiveIntegerField(default=0)
     gpu_memory = models.PositiveBigIntegerField(default=0)
@@ -54,6 +59,7 @@ class Workload(models.Model):
     run = models.PositiveIntegerField(default=1)  # rises with every start
     phase = models.CharField(max_length=16, choices=Phase.choices, default=Phase.DRAFT)
     phase_since = models.DateTimeField(default=clock.now)
+    queued_at = models.DateTimeField(default=clock.now)  # its place in the queue for quota; a new run queues anew
     reason = models.CharField(max_length=64, blank=True)  # code of core.reasons: why it waits, or why it ended
     evidence = models.JSONField(default=dict)
     time_limit_seconds = models.PositiveIntegerField(null=True, blank=True)
@@ -76,9 +82,13 @@ class Workload(models.Model):
 
     class Meta:
         ordering: ClassVar = ["-created_at", "-id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["owner", "request_key"], name="one_workload_per_request_key"),
+        ]
         indexes: ClassVar = [
             models.Index(fields=["tenant", "phase"], name="workload_tenant_phase"),
             models.Index(fields=["owner", "-created_at"], name="workload_owner_created"),
+            models.Index(fields=["queued_at"], condition=Q(phase=Phase.QUEUED), name="workload_queue"),
         ]
 
     def __str__(self) -> str:
@@ -95,8 +105,21 @@ class Workload(models.Model):
         return Resources(gpu=self.share, cpu_milli=self.cpu_milli, ram=self.ram)
 
     @property
+    def uid(self) -> str:
+        """Its name in the cluster, for good."""
+        return str(self.id)
+
+    @property
     def has_ended(self) -> bool:
         return self.phase in ENDED
+
+    @property
+    def warn_at(self) -> datetime | None:
+        """From when on pages warn of the time limit: its last tenth, at least 5 and at most 30 minutes."""
+        if self.expires_at is None:
+            return None
+        tenth = (self.time_limit_seconds or 0) // 10
+        return self.expires_at - timedelta(seconds=min(max(tenth, 300), 1800))
 
 
 class Step(models.Model):

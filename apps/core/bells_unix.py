@@ -1,0 +1,86 @@
+"""Bells between processes of one machine: every listener binds a datagram socket in a folder, a ring goes to all of them.
+
+The kernel keeps only a few datagrams per socket. A sender that finds a socket full leaves a file `<socket>.full` beside it and
+tries once more; the listener takes the file as "everything may have changed". Whichever of the two comes first, the listener
+wakes: either the second try fits, or the socket is still full and the listener looks for the file after it has emptied it.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from uuid import uuid4
+
+MAX_DATAGRAM = 8192  # bytes; a longer list of topics is sent as "*"
+_ALL = frozenset({"*"})
+
+
+def send(folder: Path, topics: frozenset[str]) -> None:
+    message = " ".join(sorted(topics)).encode()
+    if len(message) > MAX_DATAGRAM:
+        message = b"*"
+    try:
+        listeners = [entry.path for entry in os.scandir(folder) if entry.name.endswith(".sock")]
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        for listener in listeners:
+            _send_to(sender, listener, message)
+
+
+def _send_to(sender: socket.socket, listener: str, message: bytes) -> None:
+    try:
+        sender.sendto(message, listener)
+    except BlockingIOError:
+        Path(f"{listener}.full").touch()
+        try:
+            sender.sendto(b"*", listener)
+        except OSError:
+            return
+    except ConnectionRefusedError:  # its process is gone
+        Path(listener).unlink(missing_ok=True)
+        Path(f"{listener}.full").unlink(missing_ok=True)
+    except OSError:  # removed meanwhile, or no memory: bells may be lost
+        return
+
+
+def _parse(message: bytes) -> frozenset[str]:
+    try:
+        topics = frozenset(message.decode("ascii").split())
+    except UnicodeDecodeError:
+        return _ALL
+    return topics or _ALL
+
+
+async def listen(folder: Path) -> AsyncGenerator[frozenset[str]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    # Relative names keep long state folders below the 107 bytes of a socket address.
+    path = folder / f"{os.getpid()}-{uuid4().hex[:8]}.sock"
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        receiver.bind(str(path))
+        yield _ALL
+        loop = asyncio.get_running_loop()
+        while True:
+            first = await loop.sock_recv(receiver, MAX_DATAGRAM)
+            yield _parse(first) | _drain(receiver, Path(f"{path}.full"))
+    finally:
+        receiver.close()
+        path.unlink(missing_ok=True)
+        Path(f"{path}.full").unlink(missing_ok=True)
+
+
+def _drain(receiver: socket.socket, overflow: Path) -> frozenset[str]:
+    """Everything else that waits in the socket; `*` where a sender found it full."""
+    topics: frozenset[str] = frozenset()
+    while True:
+        try:
+            topics |= _parse(receiver.recv(MAX_DATAGRAM))
+        except BlockingIOError:
+            break
+    try:
+        overflow.unlink()
+    except FileNotFoundError:
+        return topics
+    return topics | _ALL

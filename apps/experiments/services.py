@@ -1,0 +1,50 @@
+"""Asks for experiments and deletes them; stop, start, extend and rename are the same for all kinds (`workloads.services`)."""
+
+from django.db import transaction
+
+from apps.audit.context import Actor
+from apps.catalog.models import Environment
+from apps.core.share import Resources
+from apps.experiments.kind import NAME
+from apps.experiments.models import Experiment
+from apps.experiments.verdict import Verdict, preview, refuse_if_no_card_fits
+from apps.tenants.models import Tenant
+from apps.workloads import services as workloads
+from apps.workloads.models import Workload
+
+__all__ = ["Verdict", "delete_experiment", "preview", "request_experiment"]
+
+
+@transaction.atomic
+def request_experiment(
+    *,
+    actor: Actor,
+    tenant: Tenant,
+    name: str,
+    environment: Environment,
+    resources: Resources,
+    time_limit_seconds: int | None = None,
+    key: str | None = None,
+) -> Workload:
+    """Admitted, queued or refused in one transaction. The same `key` of the same person returns the same experiment."""
+    refuse_if_no_card_fits(resources)
+    workload = workloads.request(
+        actor=actor,
+        tenant=tenant,
+        kind=NAME,
+        name=name,
+        environment=environment,
+        resources=resources,
+        time_limit_seconds=time_limit_seconds,
+        key=key,
+    )
+    Experiment.objects.get_or_create(workload=workload, defaults={"home": f"home-{workload.id}"})
+    return workload
+
+
+@transaction.atomic
+def delete_experiment(*, actor: Actor, workload: Workload, remove_home: bool) -> Workload:
+    """The home folder is kept for operators to hand out, or removed for good once everything is gone."""
+    row = workloads.delete(actor=actor, workload=workload)
+    Experiment.objects.filter(workload=row).update(remove_home=remove_home)
+    return row

@@ -1,0 +1,86 @@
+"""Who sees which tenant, and with which role."""
+
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext as _
+
+from apps.audit.context import Actor
+from apps.core.errors import NotFound
+from apps.tenants.models import Membership, Role, Tenant, TenantKind
+from apps.tenants.tree import Tree
+
+RANK = {Role.VIEWER: 1, Role.MEMBER: 2, Role.MANAGER: 3}
+
+
+def _granted(actor: Actor, at_least: Role) -> set[UUID]:
+    """Tenants in which the actor's own memberships give the role, without those below them."""
+    roles = [role for role, rank in RANK.items() if rank >= RANK[at_least]]
+    if actor.user is None or not actor.user.is_active:
+        return set()
+    return set(
+        Membership.objects.filter(user_id=actor.user_id, role__in=roles).order_by().values_list("tenant_id", flat=True)
+    )
+
+
+def _restricted(actor: Actor, found: QuerySet[Tenant], tree: Tree) -> QuerySet[Tenant]:
+    return found if actor.tenant_id is None else found.filter(id__in=tree.subtree([actor.tenant_id]))
+
+
+def tenants_where(actor: Actor, *, at_least: Role) -> QuerySet[Tenant]:
+    """Tenants and departments in which the actor has the role: by membership there or above, or for the platform."""
+    if actor.is_operator or (actor.sees_everything and at_least == Role.VIEWER):
+        return Tenant.objects.all()
+    tree = Tree.load()
+    return _restricted(actor, Tenant.objects.filter(id__in=tree.subtree(_granted(actor, at_least))), tree)
+
+
+def visible_to(actor: Actor) -> QuerySet[Tenant]:
+    """Tenants whose name the actor may know: those where it has a role, and what lies above them (of those the name only)."""
+    if actor.sees_everything:
+        return Tenant.objects.all()
+    tree = Tree.load()
+    mine = set(tenants_where(actor, at_least=Role.VIEWER).order_by().values_list("id", flat=True))
+    return Tenant.objects.filter(Q(id__in=mine) | Q(id__in=tree.ancestors(mine)))
+
+
+def get(actor: Actor, tenant_id: UUID) -> Tenant:
+    """A tenant in which the actor has some role. Raises NotFound also where it exists and is none of the actor's business."""
+    tenant = tenants_where(actor, at_least=Role.VIEWER).filter(id=tenant_id).select_related("parent").first()
+    if tenant is None:
+        raise NotFound(_("There is no such tenant, or it is not yours to see."))
+    return tenant
+
+
+def role_in(actor: Actor, tenant: Tenant) -> Role | None:
+    """The highest role that the actor has there, by membership in it or in a department above."""
+    if actor.is_operator:
+        return Role.MANAGER
+    path = Tree.load().path(tenant.id)
+    if actor.tenant_id is not None and actor.tenant_id not in path:
+        return None
+    found: list[Role] = [Role.VIEWER] if actor.sees_everything else []
+    if actor.user is not None and actor.user.is_active:
+        held = Membership.objects.filter(user_id=actor.user_id, tenant_id__in=path).values_list("role", flat=True)
+        found += [Role(role) for role in held]
+    return max(found, key=RANK.__getitem__, default=None)
+
+
+def runs_in(actor: Actor) -> QuerySet[Tenant]:
+    """Tenants (no departments) in which the actor may start something of its own."""
+    if actor.user is None:
+        return Tenant.objects.none()
+    tree = Tree.load()
+    mine = tree.subtree(_granted(actor, Role.MEMBER))
+    return _restricted(actor, Tenant.objects.filter(id__in=mine, kind=TenantKind.TENANT), tree)
+
+
+def members_of(tenant: Tenant) -> QuerySet[Membership]:
+    """Roles given in this very tenant; who manages it from above is not among them."""
+    return tenant.memberships.select_related("user")
+
+
+def members_above(tenant: Tenant) -> QuerySet[Membership]:
+    """Roles that hold here because they were given in a department above."""
+    above = Tree.load().path(tenant.id)[1:]
+    return Membership.objects.filter(tenant_id__in=above).select_related("user", "tenant")
