@@ -1,0 +1,3 @@
+from vcuda.node.agent import main
+
+raise SystemExit(main())

@@ -1,0 +1,90 @@
+"""The ledger of a claim, read as one moment: bytes held, time charged, who was busy. Reading only.
+
+Liveness is the kernel's record lock on a process's slot; the process id in a slot is never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from vcuda.node.layout import LedgerDevice, LedgerFile, LockFile, Slot, SlotDevice
+
+_FLAG_NS: Final = 20_000_000  # how long "in flight" is believed after the last launch, beyond the work itself
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One card's page of a ledger at one moment."""
+
+    device: LedgerDevice
+    held_bytes: int  # of living processes
+    waiting: int  # launches of living processes that wait for the share
+    unmeasured: bool  # a kernel of unknown cost is in flight
+    busy_ns: Mapping[int, int]  # per living process (its epoch): time with work in flight since it began
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """All pages of a ledger, read at `at_ns` (node time)."""
+
+    at_ns: int
+    pages: tuple[Page, ...]
+    slots: tuple[Slot, ...]
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        return tuple(slot.pid for slot in self.slots if slot.alive)
+
+
+@dataclass(slots=True)
+class Books:
+    """An open ledger and its locks, for as long as the agent keeps the claim."""
+
+    ledger: LedgerFile
+    lock: LockFile
+    cards: int
+    neighbours: dict[int, int] = field(default_factory=dict)  # card index -> `others` that the claim was told
+
+    def read(self, now_ns: int) -> Moment:
+        slots = tuple(self.ledger.slots(self.lock.held(), devices=self.cards))
+        return Moment(now_ns, tuple(self._page(index, slots, now_ns) for index in range(self.cards)), slots)
+
+    def _page(self, index: int, slots: Sequence[Slot], now_ns: int) -> Page:
+        device = self.ledger.device(index)
+        alive = [(slot.epoch, slot.devices[index]) for slot in slots if slot.alive]
+        dead_bytes = sum(slot.devices[index].total_bytes for slot in slots if not slot.alive)
+        others = self.neighbours.get(index, 0)
+        return Page(
+            device=device,
+            held_bytes=max(0, device.reserved_bytes - dead_bytes),
+            waiting=sum(process.waiting for _, process in alive),
+            unmeasured=any(process.unmeasured for _, process in alive),
+            busy_ns={epoch: busy_until(process, now_ns, others) for epoch, process in alive},
+        )
+
+    def close(self) -> None:
+        self.ledger.close()
+        self.lock.close()
+
+
+def busy_until(process: SlotDevice, now_ns: int, others: int) -> int:
+    """Nanoseconds that the process had work in flight up to `now_ns`.
+
+    The flag expires: a process that launches and then never asks whether its work is done would count as busy for
+    ever. Its work may take (1 + others) times as long beside neighbours.
+    """
+    since = process.inflight_since_ns
+    if not since:
+        return process.inflight_ns
+    believed = process.last_launch_ns + _FLAG_NS + 2 * (1 + others) * process.outstanding_ns
+    return process.inflight_ns + max(0, min(now_ns, believed) - since)
+
+
+def activity(before: Page, after: Page, period_ns: int) -> dict[int, float]:
+    """Per process, the part of the period (0 to 1) in which it had work in flight."""
+    return {
+        epoch: min(1.0, max(0.0, (busy - before.busy_ns.get(epoch, 0)) / period_ns))
+        for epoch, busy in after.busy_ns.items()
+    }

@@ -1,0 +1,150 @@
+"""One tick on one card: who used what since the last one, and what each claim may use until the next.
+
+Glue between the pure laws (`lender`, `balance`, `neighbours`, `utilisation`) and the open files of the claims (`kept`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from vcuda.node import balance
+from vcuda.node.books import activity
+from vcuda.node.kept import Gauge, Kept, KeptPart
+from vcuda.node.lender import Want, lend
+from vcuda.node.neighbours import Neighbours, Uncounted, neighbours_of
+from vcuda.node.nvml import CardFacts, Gauges, Look
+from vcuda.node.utilisation import Measured, Utilisation
+
+_PPM: Final = 1_000_000
+_FADE: Final = 0.98  # per tick, of the largest estimate: a tenth is left after 11 s
+
+Attribute = Callable[[int], str | None]  # process id -> claim
+
+
+@dataclass(slots=True)
+class CardState:
+    """A card of this machine, and what was seen of it last."""
+
+    facts: CardFacts
+    look: Look = field(default_factory=lambda: Look(fault="not_looked_yet"))
+    gauges: Gauges = field(default_factory=Gauges)
+    utilisation: Utilisation = field(default_factory=Utilisation)
+    uncounted: Uncounted = field(default_factory=Uncounted)
+    gauge: Gauge = field(default_factory=Gauge)
+    looked_ns: int | None = None
+
+
+def tick_card(card: CardState, look: Look, claims: Sequence[Kept], claim_of: Attribute, now_ns: int) -> None:
+    """Take in what the driver shows and write each claim's share, neighbours and multiplier."""
+    window_before = card.utilisation.newest_us
+    measured = card.utilisation.feed(look, now_ns)
+    card.gauge.add(look.percent, now_ns - card.looked_ns if card.looked_ns is not None else 0)
+    card.look, card.looked_ns = look, now_ns
+    kept = {
+        claim.claim.name: (claim, claim.parts[card.facts.uuid]) for claim in claims if card.facts.uuid in claim.parts
+    }
+    owners = _attribute(look, kept, claim_of)
+    neighbours = _neighbours(card, kept, owners, window_ended=measured is not None or look.percent == 0)
+    shares = lend([_want(claim, part) for claim, part in kept.values()])
+    for name, (claim, part) in kept.items():
+        _watch(card, claim, part)
+        if card.utilisation.newest_us != window_before:
+            _balance(claim, part, measured)
+        near = neighbours[name]
+        record = replace(
+            part.record, share=shares[name], others=near.others, phi_ppm=near.phi_ppm, m_ppm=round(part.m * _PPM)
+        )
+        claim.write(part, record, at_once=False)
+
+
+def _attribute(look: Look, kept: Mapping[str, tuple[Kept, KeptPart]], claim_of: Attribute) -> dict[int, str | None]:
+    """Owners of the processes that the driver lists; each part learns its own. No list: nothing changes."""
+    if look.processes is None:
+        return {}
+    owners = {process.pid: claim_of(process.pid) for process in look.processes}
+    for name, (claim, part) in kept.items():
+        mine = [process for process in look.processes if owners[process.pid] == name]
+        part.pids = frozenset(process.pid for process in mine)
+        used = [process.used for process in mine]
+        part.observed_bytes = None if None in used else sum(filter(None, used))
+        part.uncounted_bytes = _beyond_books(claim, part)
+    return owners
+
+
+def _beyond_books(claim: Kept, part: KeptPart) -> int | None:
+    """What the driver shows above the ledger. The larger figure of the ledger before and after the driver was asked
+    counts, so that an allocation or a free in between is not taken for a bypass."""
+    if part.observed_bytes is None or claim.now is None:
+        return None
+    moments = [moment for moment in (claim.before, claim.now) if moment is not None]
+    return max(0, part.observed_bytes - max(moment.pages[part.index].held_bytes for moment in moments))
+
+
+def _neighbours(
+    card: CardState, kept: Mapping[str, tuple[Kept, KeptPart]], owners: Mapping[int, str | None], *, window_ended: bool
+) -> dict[str, Neighbours]:
+    counted: set[int] = set()
+    active: dict[str, list[float]] = {}
+    for name, (claim, part) in kept.items():
+        pages = claim.pages(part)
+        active[name] = list(activity(*pages).values()) if pages else []
+        counted.update(claim.now.processes if claim.now else ())
+    strangers = card.uncounted.busy(owners.keys() - counted, card.utilisation.percents, window_ended=window_ended)
+    busy = {pid: owners[pid] for pid in strangers}
+    return {name: neighbours_of(name, active, busy) for name in kept}
+
+
+def _want(claim: Kept, part: KeptPart) -> Want:
+    """Before two ticks have been seen nothing is known, and unknown is never idle: such a claim wants what it has."""
+    record, pages = part.record, claim.pages(part)
+    used, waiting, active = record.share, False, 1.0
+    if pages:
+        before, after, period = pages
+        used = max(0, after.device.charged_ns - before.device.charged_ns) * 1000 // period
+        waiting, active = after.waiting > 0, max(activity(*pages).values(), default=0.0)
+    return Want(
+        key=claim.claim.name,
+        guarantee=record.guarantee,
+        ceiling=record.ceiling,
+        share=record.share,
+        used=used,
+        waiting=waiting,
+        active=active,
+    )
+
+
+def _watch(card: CardState, claim: Kept, part: KeptPart) -> None:
+    pages = claim.pages(part)
+    if pages is None:
+        return
+    _, after, period = pages
+    if not card.look.fault:
+        part.gauge.add(card.utilisation.of(part.pids), period)
+    part.window.unmeasured |= after.unmeasured
+    part.window.largest_est_ns = max(after.device.largest_est_ns, part.window.largest_est_ns * _FADE)
+    if after.device.largest_est_ns:
+        claim.books.ledger.reset_largest_estimate(part.index)
+
+
+def _balance(claim: Kept, part: KeptPart, measured: Measured | None) -> None:
+    """A window of the driver has ended: compare books and measurement. `measured` is None after a missed one."""
+    window = part.window
+    charged = claim.now.pages[part.index].device.charged_ns if claim.now else None
+    if measured and charged is not None and window.charged_ns is not None and part.compute_limited:
+        together = sum(measured.percents.values()) / 100
+        part.m = balance.correct(
+            part.m,
+            balance.Window(
+                length_ns=measured.length_ns,
+                charged_ns=charged - window.charged_ns,
+                measured_ns=sum(measured.percents.get(pid, 0) for pid in part.pids) * measured.length_ns // 100,
+                share=part.record.share / 1000,
+                largest_est_ns=int(window.largest_est_ns),
+                unmeasured=window.unmeasured or window.unmeasured_before,
+                coherent=measured.card is None or balance.coherent(together, measured.card / 100),
+            ),
+        )
+    window.charged_ns = charged
+    window.unmeasured_before, window.unmeasured = window.unmeasured, False

@@ -1,0 +1,150 @@
+"""A claim that the agent keeps: its open files, what was read of them last, what was written to them last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Self
+
+from vcuda.node import prepare
+from vcuda.node.balance import HIGHEST, LOWEST
+from vcuda.node.books import Books, Moment, Page
+from vcuda.node.claims import Claim, Held, changed_record, part_of
+from vcuda.node.layout import COMPUTE_LIMITED, ConfigFile, DeviceRecord, LedgerDevice, LedgerFile, LockFile
+
+_PPM: Final = 1_000_000
+_FINE: Final = 0.01  # smaller changes of phi and m wait for the next second: programs re-read after each write
+
+
+@dataclass(slots=True)
+class Gauge:
+    """A mean over time of a figure in per cent."""
+
+    area: float = 0.0
+    length_ns: int = 0
+
+    def add(self, percent: int | None, period_ns: int) -> None:
+        if percent is not None and period_ns > 0:
+            self.area += percent * period_ns
+            self.length_ns += period_ns
+
+    def take(self) -> int | None:
+        """The mean since the last call, in per mille; None: nothing was told in that time."""
+        mean = round(10 * self.area / self.length_ns) if self.length_ns else None
+        self.area, self.length_ns = 0.0, 0
+        return mean
+
+
+@dataclass(slots=True)
+class Window:
+    """What the multiplier needs to remember from one of the driver's windows to the next."""
+
+    charged_ns: int | None = None  # the ledger's figure when the window began; None: not known
+    unmeasured: bool = False  # a kernel of unknown cost was seen in it
+    unmeasured_before: bool = False
+    largest_est_ns: float = 0.0
+
+
+@dataclass(slots=True)
+class KeptPart:
+    """One claim on one card. `index` is its place in `config` and `ledger`."""
+
+    index: int
+    record: DeviceRecord
+    m: float
+    pids: frozenset[int] = frozenset()  # processes that the driver shows, attributed to the claim
+    observed_bytes: int | None = None
+    uncounted_bytes: int | None = None
+    gauge: Gauge = field(default_factory=Gauge)
+    window: Window = field(default_factory=Window)
+    second: tuple[int, LedgerDevice] | None = None  # node time and books when the last sample was taken
+
+    @property
+    def compute_limited(self) -> bool:
+        return bool(self.record.flags & COMPUTE_LIMITED)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A claim, open."""
+
+    claim: Claim
+    config: ConfigFile
+    books: Books
+    parts: dict[str, KeptPart]  # by UUID of the card
+    before: Moment | None = None
+    now: Moment | None = None
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Raises LayoutError when the files are of another layout."""
+        claim = prepare.adopt(folder)
+        config = ConfigFile(folder / "config", writable=True)
+        records = config.records()
+        return cls(
+            claim=claim,
+            config=config,
+            books=Books(LedgerFile(folder / "ledger", writable=True), LockFile(folder / "lock"), len(records)),
+            parts={
+                record.uuid: KeptPart(index, record, min(HIGHEST, max(LOWEST, record.m_ppm / _PPM)))
+                for index, record in enumerate(records)
+            },
+        )
+
+    def read(self, now_ns: int) -> Moment:
+        self.before, self.now = self.now, self.books.read(now_ns)
+        return self.now
+
+    def pages(self, part: KeptPart) -> tuple[Page, Page, int] | None:
+        """The part's books at the last two ticks and the nanoseconds between them; None before the second tick."""
+        if self.before is None or self.now is None or self.now.at_ns <= self.before.at_ns:
+            return None
+        return self.before.pages[part.index], self.now.pages[part.index], self.now.at_ns - self.before.at_ns
+
+    def write(self, part: KeptPart, record: DeviceRecord, *, at_once: bool = True) -> None:
+        """Give programs new limits, where something changed that they should know (not `at_once`: that cannot wait)."""
+        if record == part.record or not (at_once or _matters(part.record, record)):
+            return
+        self.config.write(part.index, record)
+        self.books.neighbours[part.index] = record.others
+        part.record = record
+
+    def change(self, claim: Claim) -> None:
+        for wanted in claim.parts:
+            part = self.parts[wanted.uuid]
+            self.write(part, changed_record(part.record, wanted))
+        self.claim = claim
+
+    def rest(self) -> None:
+        """End all loans and forget the neighbours: nobody will watch them for a while."""
+        for part in self.parts.values():
+            self.write(part, replace(part.record, share=part.record.guarantee, others=0, phi_ppm=_PPM))
+
+    def processes(self) -> Mapping[int, str]:
+        """Who uses the claim now, and how we know: the kernel's lock on a slot, or the driver's list."""
+        seen = {pid: "driver" for part in self.parts.values() for pid in part.pids}
+        held = self.books.lock.held()
+        slots = {slot.pid: "library" for slot in self.books.ledger.slots(held, devices=0) if slot.alive}
+        return seen | slots
+
+    def held(self) -> list[Held]:
+        return [
+            Held(claim=self.claim.name, part=part_of(part.record), share=part.record.share)
+            for part in self.parts.values()
+        ]
+
+    def close(self) -> None:
+        with suppress(ValueError):  # closed already
+            self.config.close()
+        self.books.close()
+
+
+def _matters(old: DeviceRecord, new: DeviceRecord) -> bool:
+    exact = (old.share, old.others) != (new.share, new.others)
+    return exact or _far(old.phi_ppm, new.phi_ppm) or _far(old.m_ppm, new.m_ppm)
+
+
+def _far(old: int, new: int) -> bool:
+    return abs(new - old) > _FINE * old

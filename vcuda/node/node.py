@@ -1,0 +1,209 @@
+"""The machine as the agent knows it: its cards, the claims on them, and what one tick and one second do to both.
+
+Single-threaded: everything here runs on the event loop. Asks no driver and no clock itself; looks and moments are
+handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from vcuda.node import prepare
+from vcuda.node.attribute import Attribution
+from vcuda.node.claims import Claim, Held, check_name, check_room, new_record, parse_change, parse_claim
+from vcuda.node.control import CardState, tick_card
+from vcuda.node.errors import Conflict, Missing
+from vcuda.node.kept import Kept
+from vcuda.node.layout import LayoutError
+from vcuda.node.nvml import CardFacts, Gauges, Look
+from vcuda.node.sampler import Sample, sample_all
+
+_PPM: Final = 1_000_000
+log = structlog.get_logger()
+
+
+class Node:
+    """`root` is the folder of the claims; `simulated` is told to people only."""
+
+    def __init__(
+        self,
+        *,
+        root: Path,
+        cards: Sequence[CardFacts],
+        libraries: prepare.Libraries | None,
+        simulated: bool,
+        attribution: Attribution | None = None,
+    ) -> None:
+        self.root = root
+        self.cards = {facts.uuid: CardState(facts) for facts in cards}
+        self.claims: dict[str, Kept] = {}
+        self.unreadable: dict[str, str] = {}  # claims whose files are foreign, and why: left as they are
+        self.samples: Sequence[Sample] = ()
+        self.simulated = simulated
+        self.ticked_ns: int | None = None
+        self._libraries = libraries
+        self._attribution = attribution or Attribution()
+
+    # --- claims ---
+
+    def adopt(self) -> None:
+        """Go on with the claims that lie on disk."""
+        for folder in prepare.found(self.root):
+            try:
+                self.claims[folder.name] = Kept.open(folder)
+            except (LayoutError, OSError) as error:
+                self.unreadable[folder.name] = str(error)
+                log.error("claim_unreadable", claim=folder.name, error=str(error))
+        log.info("claims_adopted", claims=len(self.claims))
+
+    def put(self, name: str, body: object) -> tuple[Claim, bool]:
+        """The claim, and whether it was made now. The same claim again changes nothing."""
+        claim = parse_claim(name, body)
+        if name in self.unreadable:
+            raise Conflict(
+                f"The files of claim {name} cannot be used: {self.unreadable[name]}", code="claim_unreadable"
+            )
+        kept = self.claims.get(name)
+        if kept is not None:
+            return self._same(kept.claim, claim), False
+        if self._libraries is None:
+            raise Conflict("This machine has no GPU driver, so it has no cards to share.", code="no_cards")
+        check_room(claim, self._allocatable(), self.held())
+        prepare.check_account(self.root, claim)
+        records = [new_record(part, overhead_bytes=self._overhead(part.uuid)) for part in claim.parts]
+        self.claims[name] = Kept.open(prepare.prepare(self.root, claim, records, self._libraries))
+        log.info("claim_made", claim=name, cards=[part.uuid for part in claim.parts])
+        return claim, True
+
+    def change(self, name: str, body: object) -> Claim:
+        """New limits, in place. Less memory than is used takes nothing away; it refuses what comes next."""
+        kept = self._kept(name)
+        claim = parse_change(kept.claim, body)
+        check_room(claim, self._allocatable(), self.held())
+        kept.change(claim)
+        log.info("claim_changed", claim=name)
+        return claim
+
+    def delete(self, name: str) -> None:
+        """Remove a claim that nobody uses; a missing one is no error."""
+        kept = self.claims.get(check_name(name))
+        if kept is None:
+            if name in self.unreadable:
+                raise Conflict(
+                    f"The files of claim {name} cannot be used: {self.unreadable[name]}", code="claim_unreadable"
+                )
+            return
+        users = self._users(kept)
+        if users:
+            raise Conflict(
+                f"Claim {name} is still used by {len(users)} process(es).",
+                code="claim_in_use",
+                hint="End them first; the claim's books are theirs as long as they live.",
+                evidence={"processes": users},
+            )
+        del self.claims[name]
+        kept.close()
+        prepare.remove(self.root, name)
+        log.info("claim_removed", claim=name)
+
+    def answer(self, claim: Claim) -> dict[str, Any]:
+        """What a driver needs to start programs of the claim."""
+        env = prepare.environment(self.root, claim)
+        return {
+            "name": claim.name,
+            "path": str(self.root / claim.name),
+            "library_path": env["LD_LIBRARY_PATH"],
+            "env": env,
+        }
+
+    def held(self) -> list[Held]:
+        return [held for kept in self.claims.values() for held in kept.held()]
+
+    def get(self, name: str) -> Kept:
+        return self._kept(name)
+
+    # --- time ---
+
+    def tick(self, looks: Mapping[str, Look], now_ns: int) -> None:
+        """Every 100 ms of node time."""
+        accounts = {name: kept.claim.uid for name, kept in self.claims.items()}
+        for kept in self.claims.values():
+            kept.read(now_ns)
+        for uuid, look in looks.items():
+            tick_card(
+                self.cards[uuid],
+                look,
+                list(self.claims.values()),
+                lambda pid: self._attribution.claim_of(pid, accounts),
+                now_ns,
+            )
+        for kept in self.claims.values():
+            kept.config.beat(now_ns)
+        self.ticked_ns = now_ns
+
+    def second(self, gauges: Mapping[str, Gauges], now_ns: int, at: datetime) -> Sequence[Sample]:
+        """Every second of node time, after the tick: take the samples and tell each claim what was measured of it."""
+        for uuid, found in gauges.items():
+            self.cards[uuid].gauges = found
+        self.samples = sample_all(list(self.cards.values()), list(self.claims.values()), at)
+        measured = {sample.subject: sample for sample in self.samples}
+        for kept in self.claims.values():
+            for uuid, part in kept.parts.items():
+                sample = measured[f"run:{kept.claim.name}:{uuid}"]
+                record = replace(part.record, m_ppm=round(part.m * _PPM), busy=sample.compute_used or 0)
+                if part.observed_bytes is not None:
+                    record = replace(record, observed_bytes=part.observed_bytes, observed_at_ns=now_ns)
+                kept.write(part, record)
+        self._attribution.forget_ended(self._listed())
+        return self.samples
+
+    def close(self) -> None:
+        """A clean end: take back what is lent, for nobody will. Claims stay."""
+        for kept in self.claims.values():
+            kept.rest()
+            kept.close()
+        self.claims.clear()
+
+    # --- inside ---
+
+    def _kept(self, name: str) -> Kept:
+        kept = self.claims.get(check_name(name))
+        if kept is None:
+            raise Missing(f"There is no claim {name}.")
+        return kept
+
+    @staticmethod
+    def _same(present: Claim, wanted: Claim) -> Claim:
+        if present != wanted:
+            raise Conflict(
+                f"Claim {present.name} exists with other numbers.",
+                code="claim_differs",
+                hint="Change it with PATCH, or make a new claim under another name.",
+            )
+        return present
+
+    def _allocatable(self) -> dict[str, int]:
+        return {uuid: card.facts.allocatable for uuid, card in self.cards.items()}
+
+    def _overhead(self, uuid: str) -> int:
+        """The largest cost of a context that any claim's library has measured on this card; 0: none has."""
+        pages = ((kept, kept.parts[uuid].index) for kept in self.claims.values() if uuid in kept.parts)
+        return max((kept.books.ledger.device(index).overhead_bytes for kept, index in pages), default=0)
+
+    def _users(self, kept: Kept) -> list[dict[str, Any]]:
+        """Processes that hold a slot's lock, and those that the driver lists and that still are of this claim."""
+        accounts = {kept.claim.name: kept.claim.uid}
+        return [
+            {"pid": pid, "command": self._attribution.command(pid), "seen_by": how}
+            for pid, how in sorted(kept.processes().items())
+            if how == "library" or self._attribution.claim_of(pid, accounts) == kept.claim.name
+        ]
+
+    def _listed(self) -> set[int]:
+        return {process.pid for card in self.cards.values() for process in card.look.processes or ()}

@@ -1,0 +1,169 @@
+"""The folder of a claim: made whole or not at all, found again after a restart, never taken from under a program.
+
+Owns the tree below `<state>/claims`; the bytes inside `config`, `ledger` and `lock` belong to `layout`. Decides
+nothing about shares.
+
+    <claims>/<name>/            agent, claim's group may walk through
+      config                    agent writes, everybody of the claim reads
+      ledger lock log           belong to the claim's account
+      lib/                      what LD_LIBRARY_PATH names
+        libcuda.so.1 libnvidia-ml.so.1        the limiting library
+        claim -> ..                           where it looks for its claim
+        driver/libcuda.so.1 libnvidia-ml.so.1 the driver behind it
+        driver/tessera-sim.node               only on a simulated node
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from vcuda.node.claims import Claim, part_of
+from vcuda.node.errors import Unavailable
+from vcuda.node.layout import ConfigFile, DeviceRecord, create_files
+
+CUDA: Final = "libcuda.so.1"
+NVML: Final = "libnvidia-ml.so.1"
+NODE_FILE: Final = "tessera-sim.node"
+MARKER: Final = "TESSERA_CLAIM"  # environment variable by which a claim's programs are found again
+_SHARED: Final = ("ledger", "lock", "log")
+_NEW, _GONE = ".new-", ".gone-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libraries:
+    """The limiting library, the driver that it hides, and the simulated node (None: a real driver)."""
+
+    shim: Path
+    driver: dict[str, Path]
+    sim_node: Path | None
+
+
+def prepare(root: Path, claim: Claim, records: Sequence[DeviceRecord], libraries: Libraries) -> Path:
+    """Make the claim's folder below `root` in one step; an existing one is left as it is.
+
+    Libraries are copied, not linked: their own folder may be closed to the claim's account, and a program keeps the
+    release that it began with. A real driver is linked, it is large and belongs to the system.
+    """
+    final = root / claim.name
+    if final.exists():
+        return final
+    temporary = root / f"{_NEW}{claim.name}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o700)
+    create_files(temporary, tag=tag_of(claim.name), records=records)
+    _make_library_tree(temporary / "lib", libraries)
+    _give(temporary, claim)
+    temporary.rename(final)
+    return final
+
+
+def remove(root: Path, name: str) -> None:
+    """Take the folder away in one step, then its files; a folder that is gone is no error."""
+    gone = root / f"{_GONE}{name}"
+    shutil.rmtree(gone, ignore_errors=True)
+    try:
+        (root / name).rename(gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone)
+
+
+def found(root: Path) -> Iterator[Path]:
+    """The folders that a former agent left, after clearing away what it was in the middle of making or removing."""
+    for path in sorted(root.iterdir()):
+        if path.name.startswith((_NEW, _GONE)):
+            shutil.rmtree(path)
+        elif path.is_dir():
+            yield path
+
+
+def adopt(folder: Path) -> Claim:
+    """The claim that a folder holds: limits from `config`, the account from who owns `ledger`. No other record.
+
+    Raises LayoutError when the files are of another layout.
+    """
+    config = ConfigFile(folder / "config")
+    try:
+        parts = tuple(part_of(record) for record in config.records())
+    finally:
+        config.close()
+    owner = (folder / "ledger").stat()
+    return Claim(name=folder.name, parts=parts, uid=owner.st_uid, gid=owner.st_gid)
+
+
+def environment(root: Path, claim: Claim) -> dict[str, str]:
+    """What a program of the claim has in its environment. It limits nothing: the library obeys files only."""
+    return {
+        "LD_LIBRARY_PATH": str(root / claim.name / "lib"),
+        "CUDA_VISIBLE_DEVICES": ",".join(part.uuid for part in claim.parts),
+        MARKER: claim.name,
+    }
+
+
+def tag_of(name: str) -> bytes:
+    return hashlib.sha256(name.encode("ascii")).digest()[:16]
+
+
+def closed_parent(root: Path, uid: int) -> Path | None:
+    """A folder above `root` that an account other than ours cannot walk through."""
+    if uid == os.geteuid():
+        return None
+    return next((parent for parent in (root, *root.parents) if not parent.stat().st_mode & 0o001), None)
+
+
+def check_account(root: Path, claim: Claim) -> None:
+    """Refuse a claim for an account that we cannot give files to, or that could not reach them."""
+    if os.geteuid() != 0 and claim.uid != os.geteuid():
+        raise Unavailable(
+            f"This agent runs under account {os.geteuid()} and cannot give files to account {claim.uid}.",
+            code="not_root",
+            hint="Start the agent as root, or run all programs under the agent's account.",
+        )
+    closed = closed_parent(root, claim.uid)
+    if closed is not None:
+        raise Unavailable(
+            f"Account {claim.uid} could not reach its claim: {closed} is closed to others.",
+            code="state_unreachable",
+            hint=f"Run `chmod o+x {closed}`, or keep the state in another folder.",
+        )
+
+
+def _make_library_tree(lib: Path, libraries: Libraries) -> None:
+    driver = lib / "driver"
+    driver.mkdir(parents=True)
+    (lib / "claim").symlink_to("..")
+    for name in (CUDA, NVML):
+        _copy(libraries.shim / name, lib / name)
+        if libraries.sim_node is None:
+            (driver / name).symlink_to(libraries.driver[name])
+        else:
+            _copy(libraries.driver[name], driver / name)
+    if libraries.sim_node is not None:
+        (driver / NODE_FILE).symlink_to(libraries.sim_node)
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+    except FileNotFoundError:
+        raise Unavailable(
+            f"The library {source} is missing.", code="library_missing", hint="Build it with `make vcuda`."
+        ) from None
+    target.chmod(0o755)
+
+
+def _give(folder: Path, claim: Claim) -> None:
+    """Hand the books to the claim's account, and open the rest to its group for reading only."""
+    for path in (folder / "lib", folder / "lib" / "driver"):
+        path.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(folder, 0, claim.gid)
+        for name in _SHARED:
+            os.chown(folder / name, claim.uid, claim.gid)
+    folder.chmod(0o750)

@@ -1,0 +1,115 @@
+"""The figures of one second: one sample per card and per claim on a card. Says None where nothing is known, never zero.
+
+The field names are those of the portal's `Sample`; the agent shares no code with the portal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from vcuda.node.control import CardState
+from vcuda.node.kept import Kept, KeptPart
+from vcuda.node.layout import LedgerDevice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Shares in per mille of the card, memory in bytes, milliseconds, °C and W."""
+
+    subject: str
+    at: datetime
+    compute_used: int | None = None
+    compute_limit: int | None = None
+    memory_used: int | None = None
+    memory_limit: int | None = None
+    throttled_ms: int | None = None
+    denied_bytes: int | None = None
+    uncounted_bytes: int | None = None
+    borrowed: int | None = None
+    temperature: int | None = None
+    power: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "at": self.at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What the books of one claim on one card gained in a second; None: not known."""
+
+    charged: int | None = None  # per mille
+    borrowed: int | None = None  # per mille
+    throttled_ms: int | None = None
+
+
+def sample_all(cards: Sequence[CardState], claims: Sequence[Kept], at: datetime) -> list[Sample]:
+    """Once a second. Ends the second of every gauge."""
+    parts = [sample_part(claim, part, at) for claim in claims for part in claim.parts.values()]
+    return [*(sample_card(card, claims, at) for card in cards), *parts]
+
+
+def sample_card(card: CardState, claims: Sequence[Kept], at: datetime) -> Sample:
+    """The driver's view of a whole card."""
+    used = card.gauges.memory_used
+    return Sample(
+        subject=f"card:{card.facts.uuid}",
+        at=at,
+        compute_used=card.gauge.take(),
+        memory_used=used,
+        memory_limit=card.facts.allocatable,
+        uncounted_bytes=None if used is None else max(0, used - _counted(card.facts.uuid, claims)),
+        temperature=card.gauges.temperature,
+        power=card.gauges.power,
+    )
+
+
+def sample_part(claim: Kept, part: KeptPart, at: datetime) -> Sample:
+    """A claim's use of a card, against what it may use."""
+    spent = _spend(claim, part)
+    measured = part.gauge.take()
+    page = claim.now.pages[part.index] if claim.now is not None else None
+    return Sample(
+        subject=f"run:{claim.claim.name}:{part.record.uuid}",
+        at=at,
+        compute_used=measured if measured is not None else spent.charged,
+        compute_limit=part.record.share,
+        memory_used=None if page is None else page.held_bytes,
+        memory_limit=part.record.memory_limit,
+        throttled_ms=spent.throttled_ms,
+        denied_bytes=None if page is None else page.device.denied_bytes,
+        uncounted_bytes=part.uncounted_bytes,
+        borrowed=spent.borrowed,
+    )
+
+
+def spent_between(before: LedgerDevice, after: LedgerDevice, period_ns: int) -> Spent:
+    def per_mille(gain: int) -> int:
+        return max(0, gain) * 1000 // period_ns
+
+    return Spent(
+        charged=per_mille(after.charged_ns - before.charged_ns),
+        borrowed=per_mille(after.borrowed_ns - before.borrowed_ns),
+        throttled_ms=max(0, after.throttled_ns - before.throttled_ns) // 1_000_000,
+    )
+
+
+def _spend(claim: Kept, part: KeptPart) -> Spent:
+    """The gain since the last call; nothing is known at the first."""
+    if claim.now is None:
+        return Spent()
+    before, part.second = part.second, (claim.now.at_ns, claim.now.pages[part.index].device)
+    if before is None or claim.now.at_ns <= before[0]:
+        return Spent()
+    return spent_between(before[1], part.second[1], claim.now.at_ns - before[0])
+
+
+def _counted(uuid: str, claims: Iterable[Kept]) -> int:
+    """Bytes of a card that the ledgers know of: the larger figure of the last two ticks, as for a claim."""
+    return sum(
+        max(moment.pages[claim.parts[uuid].index].held_bytes for moment in (claim.before, claim.now) if moment)
+        for claim in claims
+        if uuid in claim.parts and claim.now
+    )
