@@ -1,0 +1,91 @@
+/* The exported names and cuGetProcAddress, both generated from api.def. */
+#include <stddef.h>
+#include <string.h>
+
+#include "impl.h"
+
+#define ENTRY(exported, symbol, init, threaded, params, args)                  \
+  SIM_EXPORT CUresult exported params {                                        \
+    CUresult result = api_begin(#exported, init);                              \
+    per_thread_default = threaded;                                             \
+    if (result == CUDA_SUCCESS) result = impl_##symbol args;                   \
+    return api_end(#exported, result);                                         \
+  }
+
+#define API(symbol, name, since, params, args) ENTRY(symbol, symbol, true, false, params, args)
+#define API_PLAIN(symbol, name, since, params, args) ENTRY(symbol, symbol, false, false, params, args)
+#define API_TS(symbol, name, since, suffix, ts_since, params, args) \
+  ENTRY(symbol, symbol, true, false, params, args)                  \
+  ENTRY(symbol##suffix, symbol, true, true, params, args)
+#include "api.def"
+#undef API
+#undef API_PLAIN
+#undef API_TS
+
+struct entry {
+  const char *name; /* as a program asks for it */
+  int since;        /* CUDA version from which this ABI answers to the name */
+  bool threaded;    /* the per-thread default stream variant */
+  void (*function)(void);
+};
+
+#define API(symbol, name, since, params, args) {name, since, false, (void (*)(void))symbol},
+#define API_PLAIN API
+#define API_TS(symbol, name, since, suffix, ts_since, params, args) \
+  {name, since, false, (void (*)(void))symbol}, {name, ts_since, true, (void (*)(void))symbol##suffix},
+static const struct entry entries[] = {
+#include "api.def"
+};
+#undef API
+#undef API_PLAIN
+#undef API_TS
+
+/* The newest ABI of the name that a program built for `version` knows. A name without a per-thread variant has only one. */
+static const struct entry *best_entry(const char *name, int version, bool threaded, bool *known) {
+  const struct entry *best = NULL;
+  *known = false;
+  for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    const struct entry *entry = &entries[i];
+    if (strcmp(entry->name, name) != 0 || (entry->threaded && !threaded)) continue;
+    *known = true;
+    if (entry->since > version) continue;
+    if (!best || entry->since > best->since || (entry->since == best->since && entry->threaded)) best = entry;
+  }
+  return best;
+}
+
+static CUresult find_function(const char *name, void **function, int version, cuuint64_t flags,
+                              CUdriverProcAddressQueryResult *status) {
+  const cuuint64_t both = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  const struct entry *entry;
+  bool known;
+
+  if (!name || !function || (flags & ~both) != 0 || flags == both || version < 0) return CUDA_ERROR_INVALID_VALUE;
+  *function = NULL;
+  if (version > driver_version()) version = driver_version();
+  entry = best_entry(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &known);
+  if (status) {
+    *status = entry   ? CU_GET_PROC_ADDRESS_SUCCESS
+              : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                      : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  if (!entry) return status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND; /* documented for 12.x: success and no function */
+  memcpy(function, &entry->function, sizeof *function);
+  return CUDA_SUCCESS;
+}
+
+CUresult impl_cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags) {
+  return find_function(name, function, version, flags, NULL);
+}
+
+CUresult impl_cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult *status) {
+  return find_function(name, function, version, flags, status);
+}
+
+CUresult impl_cuGetExportTable(const void **table, const CUuuid *id) {
+  (void)id; /* private tables are no part of the public interface */
+  if (!table) return CUDA_ERROR_INVALID_VALUE;
+  *table = NULL;
+  return CUDA_ERROR_NOT_FOUND;
+}

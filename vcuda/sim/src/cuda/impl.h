@@ -1,0 +1,15 @@
+/* The implementation behind every exported name, declared from the one list. */
+#ifndef TESSERA_SIM_IMPL_H
+#define TESSERA_SIM_IMPL_H
+
+#include "driver.h"
+
+#define API(symbol, name, since, params, args) CUresult impl_##symbol params;
+#define API_PLAIN API
+#define API_TS(symbol, name, since, suffix, ts_since, params, args) CUresult impl_##symbol params;
+#include "api.def"
+#undef API
+#undef API_PLAIN
+#undef API_TS
+
+#endif
