@@ -1,0 +1,105 @@
+#include "charge.h"
+
+#include "backing.h"
+#include "claim.h"
+#include "context.h"
+#include "ledger.h"
+#include "pool.h"
+
+static CUresult refuse(void) {
+    claim_count_refusal();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult charge_begin_on(struct charge *charge, int device, enum vcuda_class kind, uint64_t bytes) {
+    CUcontext current = NULL;
+    *charge = (struct charge){.device = device, .kind = kind};
+    if (device == DEVICE_UNKNOWN || bytes == 0)
+        return charge->device = DEVICE_UNKNOWN, CUDA_SUCCESS;
+    struct region *region = claim_region();
+    if (!region || device == DEVICE_UNLISTED)
+        return refuse();
+    if (DRIVER(cuCtxGetCurrent, &current) == CUDA_SUCCESS)
+        charge->owner = (uint64_t)(uintptr_t)current;
+    charge->shares_page = backing_shares_page(bytes);
+    if (charge->shares_page && kind == VCUDA_CLASS_PITCHED)
+        charge->kind = VCUDA_CLASS_LINEAR; /* they share pages with linear ones, and a page has one class */
+    uint64_t wanted = backing_bytes(bytes);
+    pool_refresh(false);
+    if (ledger_reserve(region, device, charge->kind, wanted))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    charge->bytes = wanted;
+    return CUDA_SUCCESS;
+}
+
+CUresult charge_begin(struct charge *charge, enum vcuda_class kind, uint64_t bytes) {
+    int device = device_current();
+    if (device >= 0)
+        context_notice(device);
+    return charge_begin_on(charge, device, kind, bytes);
+}
+
+static void give_back(const struct charge *charge, uint64_t bytes) {
+    if (bytes)
+        ledger_release(claim_region(), charge->device, charge->kind, bytes);
+}
+
+bool charge_correct(struct charge *charge, uint64_t bytes) {
+    if (charge->device < 0)
+        return true;
+    uint64_t wanted = backing_bytes(bytes);
+    if (wanted > charge->bytes && ledger_reserve(claim_region(), charge->device, charge->kind, wanted - charge->bytes))
+        return false;
+    if (wanted < charge->bytes)
+        give_back(charge, charge->bytes - wanted);
+    charge->bytes = wanted;
+    charge->shares_page &= backing_shares_page(bytes);
+    return true;
+}
+
+CUresult charge_end(struct charge *charge, CUresult result, uint64_t address) {
+    if (charge->device < 0)
+        return result;
+    if (result != CUDA_SUCCESS) {
+        give_back(charge, charge->bytes);
+        return result;
+    }
+    struct block block = {
+        .address = address,
+        .bytes = charge->shares_page ? 0 : charge->bytes,
+        .owner = charge->owner,
+        .device = charge->device,
+        .kind = charge->kind,
+    };
+    /* Without memory for the entry the bytes stay charged until the process ends: too much, never too little. */
+    if (charge->shares_page && !backing_enter(address))
+        give_back(charge, charge->bytes);
+    blocks_put(block);
+    return result;
+}
+
+static void settle_freed(const struct block *block) {
+    uint64_t bytes = block->bytes;
+    if (!bytes && backing_leave(block->address))
+        bytes = BACKING_PAGE;
+    if (bytes)
+        ledger_release(claim_region(), block->device, block->kind, bytes);
+}
+
+bool charge_free_begin(uint64_t address, struct block *block) {
+    /* Before the driver is asked: once it has freed the address, another thread may get the same one. */
+    return claim_region() && blocks_take(address, block);
+}
+
+CUresult charge_free_end(const struct block *block, bool known, CUresult result) {
+    if (known && result == CUDA_SUCCESS)
+        settle_freed(block);
+    else if (known)
+        blocks_put(*block);
+    return result;
+}
+
+void charge_drop_owner(CUcontext context) {
+    if (claim_region() && context)
+        blocks_take_owned((uint64_t)(uintptr_t)context, settle_freed);
+}

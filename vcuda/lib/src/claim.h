@@ -1,0 +1,16 @@
+/* The one claim of this process: found once, beside the library or at its fixed place. */
+#ifndef VCUDA_CLAIM_H
+#define VCUDA_CLAIM_H
+
+#include "region.h"
+
+/* The claim's files; NULL when there are none that can be used: then everything is refused. */
+struct region *claim_region(void);
+
+/* In the child of every fork: forget what belongs to the parent. Each of the two libraries defines what that is. */
+void claim_forget_in_child(void);
+
+/* Count one refused call, where a sound ledger is there to count in. */
+void claim_count_refusal(void);
+
+#endif

@@ -1,0 +1,32 @@
+/* What contexts cost: charged once per process and card, from the first context to the last. */
+#ifndef VCUDA_CONTEXT_H
+#define VCUDA_CONTEXT_H
+
+#include "device.h"
+
+/* Before the driver makes (or retains) a context. CUDA_SUCCESS, or out-of-memory when the overhead does not fit. */
+CUresult context_begin(int device);
+
+/* The driver answered. False when the true overhead, known only now, does not fit: the caller undoes the call; nothing is charged. */
+bool context_end(int device, CUresult result);
+
+/* A context that context_end accepted is gone, or one retain of it. */
+void context_gone(int device);
+
+/* A context is in use that no hooked call made (the runtime has private ways): charge its overhead, whatever the limit says. */
+void context_notice(int device);
+
+/* Which device a context made by hand belongs to; forgetting an unknown one answers DEVICE_UNKNOWN. */
+void context_remember(CUcontext context, int device);
+int context_forget(CUcontext context);
+
+/* The primary context: how often it is retained. */
+void context_primary_retained(int device, CUcontext context);
+/* The context whose last retain this was, else NULL. */
+CUcontext context_primary_released(int device);
+CUcontext context_primary(int device);
+
+/* In the child of a fork. */
+void context_after_fork(void);
+
+#endif

@@ -1,0 +1,49 @@
+#include "device.h"
+
+#include "claim.h"
+#include "config.h"
+#include "log.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { KNOWN = 64, OFFSET = 10 }; /* cached as index + OFFSET, so that 0 means "not asked yet" */
+
+static atomic_int known[KNOWN];
+
+static CUresult uuid_of(CUdevice device, CUuuid *uuid) {
+    CUresult result = DRIVER(cuDeviceGetUuid_v2, uuid, device);
+    return result == CUDA_ERROR_NOT_FOUND ? DRIVER(cuDeviceGetUuid, uuid, device) : result;
+}
+
+static int ask(CUdevice device) {
+    struct region *region = claim_region();
+    CUuuid uuid;
+    char text[VCUDA_UUID_BYTES];
+    if (uuid_of(device, &uuid) != CUDA_SUCCESS)
+        return DEVICE_UNKNOWN;
+    const unsigned char *b = (const unsigned char *)uuid.bytes;
+    snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
+             b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    int index = region ? config_find(region, text) : DEVICE_UNLISTED;
+    if (index < 0)
+        log_trouble(TROUBLE_UNLISTED_CARD, text);
+    return index;
+}
+
+int device_index(CUdevice device) {
+    if (device < 0 || device >= KNOWN)
+        return ask(device);
+    int cached = atomic_load_explicit(&known[device], memory_order_relaxed);
+    if (cached)
+        return cached - OFFSET;
+    int index = ask(device);
+    if (index != DEVICE_UNKNOWN)
+        atomic_store_explicit(&known[device], index + OFFSET, memory_order_relaxed);
+    return index;
+}
+
+int device_current(void) {
+    CUdevice device;
+    return DRIVER(cuCtxGetDevice, &device) == CUDA_SUCCESS ? device_index(device) : DEVICE_UNKNOWN;
+}

@@ -1,0 +1,101 @@
+/* Making and ending contexts. */
+#include "charge.h"
+#include "context.h"
+
+/* The context was made and its true cost is known now. */
+static CUresult finish(CUresult result, CUcontext *context, int device) {
+    if (!context_end(device, result)) {
+        DRIVER(cuCtxDestroy_v2, *context);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS)
+        context_remember(*context, device);
+    return result;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev) {
+    int device = device_index(dev);
+    CUresult result = context_begin(device);
+    return result ? result : finish(DRIVER(cuCtxCreate_v2, context, flags, dev), context, device);
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice dev) {
+    int device = device_index(dev);
+    CUresult result = context_begin(device);
+    return result ? result : finish(DRIVER(cuCtxCreate, context, flags, dev), context, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int count, unsigned int flags, CUdevice dev) {
+    int device = device_index(dev);
+    CUresult result = context_begin(device);
+    return result ? result : finish(DRIVER(cuCtxCreate_v3, context, params, count, flags, dev), context, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice dev) {
+    int device = device_index(dev);
+    CUresult result = context_begin(device);
+    return result ? result : finish(DRIVER(cuCtxCreate_v4, context, params, flags, dev), context, device);
+}
+
+static CUresult destroyed(CUresult result, CUcontext context) {
+    if (result == CUDA_SUCCESS) {
+        charge_drop_owner(context);
+        context_gone(context_forget(context));
+    }
+    return result;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+    return destroyed(DRIVER(cuCtxDestroy_v2, context), context);
+}
+
+CUresult cuCtxDestroy(CUcontext context) {
+    return destroyed(DRIVER(cuCtxDestroy, context), context);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev) {
+    int device = device_index(dev);
+    CUresult result = context_begin(device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = DRIVER(cuDevicePrimaryCtxRetain, context, dev);
+    if (!context_end(device, result)) {
+        DRIVER(cuDevicePrimaryCtxRelease_v2, dev);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS)
+        context_primary_retained(device, *context);
+    return result;
+}
+
+static CUresult released(CUresult result, CUdevice dev) {
+    int device = device_index(dev);
+    if (result == CUDA_SUCCESS) {
+        charge_drop_owner(context_primary_released(device));
+        context_gone(device);
+    }
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+    return released(DRIVER(cuDevicePrimaryCtxRelease_v2, dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+    return released(DRIVER(cuDevicePrimaryCtxRelease, dev), dev);
+}
+
+/* A reset frees what the context holds; whoever retained it still owes the release, so its overhead stays charged. */
+static CUresult was_reset(CUresult result, CUdevice dev) {
+    if (result == CUDA_SUCCESS)
+        charge_drop_owner(context_primary(device_index(dev)));
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+    return was_reset(DRIVER(cuDevicePrimaryCtxReset_v2, dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
+    return was_reset(DRIVER(cuDevicePrimaryCtxReset, dev), dev);
+}

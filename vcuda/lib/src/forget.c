@@ -1,0 +1,15 @@
+/* The child of a fork holds no device memory and owns no process slot: everything that the parent's copy says is the parent's. */
+#include "backing.h"
+#include "blocks.h"
+#include "claim.h"
+#include "context.h"
+#include "pool.h"
+#include "vmm.h"
+
+void claim_forget_in_child(void) {
+    blocks_after_fork();
+    backing_after_fork();
+    context_after_fork();
+    pool_after_fork();
+    vmm_after_fork();
+}

@@ -1,0 +1,30 @@
+/* The claim's memory books: reserve before asking the driver, release after it let go, give back what the dead held. No CUDA types.
+ *
+ * At every instant reserved_bytes >= sum of all slots, and never above the limit; vcuda/ABI.md states the protocol. */
+#ifndef VCUDA_LEDGER_H
+#define VCUDA_LEDGER_H
+
+#include "config.h"
+
+/* Take `bytes` for this process. 0; -ENOMEM over the limit, counted as denied; or another -errno when there is no slot. */
+int ledger_reserve(struct region *region, int device, enum vcuda_class kind, uint64_t bytes);
+
+/* Take `bytes` that the driver has given already and that cannot be refused any more. 0 or -errno when there is no slot. */
+int ledger_force(struct region *region, int device, enum vcuda_class kind, uint64_t bytes);
+
+/* Give `bytes` back. */
+void ledger_release(struct region *region, int device, enum vcuda_class kind, uint64_t bytes);
+
+/* Give back what dead processes held. Called when room is needed; cheap while nobody died. */
+void ledger_reclaim(struct region *region);
+
+/* Bytes of the claim's living processes on the device now, and of what is being asked for at this instant. Changes nothing. */
+uint64_t ledger_used(const struct region *region, int device);
+
+/* Bytes of one slot on the device. */
+uint64_t ledger_slot_bytes(const struct region *region, int slot, int device);
+
+/* In the child of a fork: it owns nothing. */
+void ledger_after_fork(struct region *region);
+
+#endif

@@ -1,0 +1,163 @@
+#include "pool.h"
+
+#include "backing.h"
+#include "claim.h"
+#include "ledger.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct pool {
+    struct pool *next;
+    CUmemoryPool handle;
+    int device;
+    uint64_t charged; /* bytes */
+    pthread_mutex_t lock;
+};
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool *pools; /* entries live as long as the process; a destroyed pool's entry is used for the next one */
+static atomic_bool something_freed;
+
+static struct pool *find(CUmemoryPool handle) {
+    struct pool *pool = pools;
+    while (pool && pool->handle != handle)
+        pool = pool->next;
+    return pool;
+}
+
+static struct pool *find_or_add(CUmemoryPool handle, int device) {
+    pthread_mutex_lock(&list_lock);
+    struct pool *pool = find(handle);
+    if (!pool)
+        pool = find(NULL);
+    if (!pool && (pool = calloc(1, sizeof *pool))) {
+        pthread_mutex_init(&pool->lock, NULL);
+        pool->next = pools;
+        pools = pool;
+    }
+    if (pool && !pool->handle) {
+        pool->handle = handle;
+        pool->device = device;
+    }
+    pthread_mutex_unlock(&list_lock);
+    return pool;
+}
+
+CUmemoryPool pool_current(int *device) {
+    CUdevice current;
+    CUmemoryPool handle = NULL;
+    *device = DEVICE_UNKNOWN;
+    if (DRIVER(cuCtxGetDevice, &current) != CUDA_SUCCESS)
+        return NULL;
+    *device = device_index(current);
+    if (*device >= 0 && DRIVER(cuDeviceGetMemPool, &handle, current) != CUDA_SUCCESS)
+        *device = DEVICE_UNKNOWN;
+    return handle;
+}
+
+/* Bytes that the pool holds on the card; what it was charged when the driver does not say. */
+static uint64_t attribute(const struct pool *pool, CUmemPool_attribute which, uint64_t otherwise) {
+    cuuint64_t bytes = 0;
+    return DRIVER(cuMemPoolGetAttribute, pool->handle, which, &bytes) == CUDA_SUCCESS ? bytes : otherwise;
+}
+
+static uint64_t holds(const struct pool *pool) {
+    return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, pool->charged);
+}
+
+static void give_back_surplus(struct pool *pool) {
+    uint64_t now = holds(pool);
+    if (now < pool->charged) {
+        ledger_release(claim_region(), pool->device, VCUDA_CLASS_POOL, pool->charged - now);
+        pool->charged = now;
+    }
+}
+
+CUresult pool_begin(struct pool_charge *charge, CUmemoryPool handle, int device, uint64_t bytes) {
+    struct region *region = claim_region();
+    *charge = (struct pool_charge){0};
+    if (device == DEVICE_UNKNOWN)
+        return CUDA_SUCCESS;
+    struct pool *pool = region && device >= 0 ? find_or_add(handle, device) : NULL;
+    if (!pool)
+        return claim_count_refusal(), CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&pool->lock);
+    give_back_surplus(pool);
+    uint64_t wanted = backing_bytes(bytes), idle = pool->charged - attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, pool->charged);
+    if (ledger_reserve(region, device, VCUDA_CLASS_POOL, wanted) == 0)
+        charge->reserved = wanted;
+    else if (idle < bytes || idle > pool->charged) { /* else the pool can serve it from what it holds */
+        pthread_mutex_unlock(&pool->lock);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    charge->pool = pool;
+    return CUDA_SUCCESS;
+}
+
+bool pool_end(struct pool_charge *charge) {
+    struct pool *pool = charge->pool;
+    bool fits = true;
+    if (!pool)
+        return true;
+    uint64_t now = holds(pool), paid = pool->charged + charge->reserved;
+    if (now > paid)
+        fits = ledger_reserve(claim_region(), pool->device, VCUDA_CLASS_POOL, now - paid) == 0;
+    else
+        ledger_release(claim_region(), pool->device, VCUDA_CLASS_POOL, paid - now);
+    pool->charged = fits ? now : paid;
+    pthread_mutex_unlock(&pool->lock);
+    return fits;
+}
+
+void pool_freed(void) {
+    atomic_store_explicit(&something_freed, true, memory_order_release);
+}
+
+void pool_refresh(bool synchronised) {
+    if (!atomic_load_explicit(&something_freed, memory_order_relaxed))
+        return;
+    if (synchronised)
+        atomic_store(&something_freed, false);
+    pthread_mutex_lock(&list_lock);
+    struct pool *pool = pools;
+    pthread_mutex_unlock(&list_lock);
+    for (; pool; pool = pool->next) {
+        pthread_mutex_lock(&pool->lock);
+        if (pool->handle)
+            give_back_surplus(pool);
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
+
+void pool_made(CUmemoryPool handle, int device) {
+    if (claim_region() && device >= 0)
+        find_or_add(handle, device);
+}
+
+void pool_gone(CUmemoryPool handle) {
+    pthread_mutex_lock(&list_lock);
+    struct pool *pool = handle ? find(handle) : NULL;
+    pthread_mutex_unlock(&list_lock);
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    ledger_release(claim_region(), pool->device, VCUDA_CLASS_POOL, pool->charged);
+    pool->charged = 0;
+    pool->handle = NULL;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+int pool_device(CUmemoryPool handle) {
+    pthread_mutex_lock(&list_lock);
+    struct pool *pool = handle ? find(handle) : NULL;
+    int device = pool ? pool->device : DEVICE_UNKNOWN;
+    pthread_mutex_unlock(&list_lock);
+    return device;
+}
+
+void pool_after_fork(void) {
+    pthread_mutex_init(&list_lock, NULL);
+    pools = NULL;
+}

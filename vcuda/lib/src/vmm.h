@@ -1,0 +1,18 @@
+/* Physical memory made by cuMemCreate: charged to the card that it lies on, until the last handle is released and the last range unmapped. */
+#ifndef VCUDA_VMM_H
+#define VCUDA_VMM_H
+
+#include "charge.h"
+
+/* The driver made `handle`, paid for by `charge`. Returns `result`. */
+CUresult vmm_created(struct charge *charge, CUresult result, const CUmemGenericAllocationHandle *handle);
+
+/* The driver did one of these successfully; imported handles are unknown here and cost nothing. */
+void vmm_retained(CUmemGenericAllocationHandle handle);
+void vmm_released(CUmemGenericAllocationHandle handle);
+void vmm_mapped(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
+void vmm_unmapped(CUdeviceptr address, uint64_t bytes);
+
+void vmm_after_fork(void);
+
+#endif
