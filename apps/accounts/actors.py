@@ -15,9 +15,7 @@ def actor_of(request: HttpRequest) -> Actor:
     if not isinstance(user, User):
         raise TypeError("an anonymous request has no actor")
     token = getattr(request, "auth", None)
-    return actor_for(
-        user, token if isinstance(token, ApiToken) else None, request_id=_request_id(request), ip=_ip(request)
-    )
+    return actor_for(user, token if isinstance(token, ApiToken) else None, request_id=_request_id(), ip=_ip(request))
 
 
 def actor_for(user: User, token: ApiToken | None = None, *, request_id: str = "", ip: str | None = None) -> Actor:
@@ -34,7 +32,7 @@ def actor_for(user: User, token: ApiToken | None = None, *, request_id: str = ""
     )
 
 
-def _request_id(request: HttpRequest) -> str:
+def _request_id() -> str:
     """As django-structlog bound it for this request."""
     bound: dict[str, Any] = structlog.contextvars.get_contextvars()
     return str(bound.get("request_id", ""))

@@ -16,7 +16,7 @@ class PlatformRole(models.TextChoices):
     OPERATOR = "operator", _("operator")  # reads and changes everything
 
 
-class User(AbstractUser):
+class User(AbstractUser):  # type: ignore[django-manager-missing]  # the tokens come from knox, which has no types
     id = models.UUIDField(primary_key=True, default=ids.new_id, editable=False)
     display_name = models.CharField(max_length=150, blank=True)
     platform_role = models.CharField(max_length=16, choices=PlatformRole.choices, blank=True, default=PlatformRole.NONE)
@@ -35,7 +35,7 @@ class User(AbstractUser):
         return self.is_active and self.platform_role in (PlatformRole.OPERATOR, PlatformRole.AUDITOR)
 
 
-class ApiToken(AbstractAuthToken):
+class ApiToken(AbstractAuthToken):  # type: ignore[misc]  # knox has no types
     """A script's key: only its hash is stored. `scopes` limit what it may do, `tenant_id` where (None: wherever its user may)."""
 
     id = models.UUIDField(default=ids.new_id, editable=False, unique=True)
@@ -44,6 +44,9 @@ class ApiToken(AbstractAuthToken):
     tenant_id = models.UUIDField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
 
-    class Meta(AbstractAuthToken.Meta):
+    class Meta(AbstractAuthToken.Meta):  # type: ignore[misc]
         abstract = False
         ordering: ClassVar = ["-created"]
+
+    def __str__(self) -> str:
+        return self.name  # never the digest

@@ -13,17 +13,17 @@ from apps.core.errors import NotFound
 
 def tokens_of(actor: Actor) -> QuerySet[ApiToken]:
     """The actor's own tokens that still work, newest first."""
-    return ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=clock.now()), user_id=actor.user_id).order_by(
-        "-created"
-    )
+    working = Q(expiry=None) | Q(expiry__gt=clock.now())
+    mine: QuerySet[ApiToken] = ApiToken.objects.filter(working, user=actor.user).order_by("-created")
+    return mine
 
 
 def get_token(actor: Actor, token_id: UUID) -> ApiToken:
     """One's own token, or anybody's for operators. Raises NotFound."""
     found = ApiToken.objects.filter(id=token_id)
     if not actor.is_operator:
-        found = found.filter(user_id=actor.user_id)
-    token = found.first()
+        found = found.filter(user=actor.user)
+    token: ApiToken | None = found.first()
     if token is None:
         raise NotFound(_("There is no such token."))
     return token
@@ -32,7 +32,7 @@ def get_token(actor: Actor, token_id: UUID) -> ApiToken:
 def users(actor: Actor) -> QuerySet[User]:
     """Everybody, for those who see everything; else oneself only."""
     everybody = User.objects.order_by("username")
-    return everybody if actor.sees_everything else everybody.filter(id=actor.user_id)
+    return everybody if actor.sees_everything else everybody.filter(id__in=[actor.user_id] if actor.user_id else [])
 
 
 def find_user(username: str) -> User | None:

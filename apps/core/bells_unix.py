@@ -8,7 +8,8 @@ wakes: either the second try fits, or the socket is still full and the listener 
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,17 +17,30 @@ MAX_DATAGRAM = 8192  # bytes; a longer list of topics is sent as "*"
 _ALL = frozenset({"*"})
 
 
+@contextmanager
+def _opened(folder: Path) -> Iterator[str]:
+    """A short name for the folder: addresses of sockets end at 107 bytes, folders may be longer."""
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)
+
+
 def send(folder: Path, topics: frozenset[str]) -> None:
     message = " ".join(sorted(topics)).encode()
     if len(message) > MAX_DATAGRAM:
         message = b"*"
     try:
-        listeners = [entry.path for entry in os.scandir(folder) if entry.name.endswith(".sock")]
-    except FileNotFoundError:
+        with (
+            _opened(folder) as short,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender,
+        ):
+            for entry in os.scandir(short):
+                if entry.name.endswith(".sock"):
+                    _send_to(sender, entry.path, message)
+    except FileNotFoundError:  # nobody has ever listened here
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
-        for listener in listeners:
-            _send_to(sender, listener, message)
 
 
 def _send_to(sender: socket.socket, listener: str, message: bytes) -> None:
@@ -54,12 +68,8 @@ def _parse(message: bytes) -> frozenset[str]:
 
 
 async def listen(folder: Path) -> AsyncGenerator[frozenset[str]]:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Relative names keep long state folders below the 107 bytes of a socket address.
-    path = folder / f"{os.getpid()}-{uuid4().hex[:8]}.sock"
-    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    receiver, path = _bind(folder)
     try:
-        receiver.bind(str(path))
         yield _ALL
         loop = asyncio.get_running_loop()
         while True:
@@ -67,8 +77,25 @@ async def listen(folder: Path) -> AsyncGenerator[frozenset[str]]:
             yield _parse(first) | _drain(receiver, Path(f"{path}.full"))
     finally:
         receiver.close()
-        path.unlink(missing_ok=True)
-        Path(f"{path}.full").unlink(missing_ok=True)
+        _remove(path)
+
+
+def _bind(folder: Path) -> tuple[socket.socket, Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{os.getpid()}-{uuid4().hex[:8]}.sock"
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        with _opened(folder) as short:
+            receiver.bind(f"{short}/{name}")
+    except OSError:
+        receiver.close()
+        raise
+    return receiver, folder / name
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    Path(f"{path}.full").unlink(missing_ok=True)
 
 
 def _drain(receiver: socket.socket, overflow: Path) -> frozenset[str]:

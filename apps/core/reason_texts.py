@@ -10,6 +10,7 @@ UNKNOWN = Reason("", _WARNING, _("No explanation yet"), _("The reason is recorde
 
 _REASONS = (
     # Waiting
+    Reason("queued", _INFO, _("Asked for"), _("The request is being decided.")),
     Reason(
         "waiting_quota",
         _WAITING,

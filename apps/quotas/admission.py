@@ -14,6 +14,8 @@ from typing import Any
 from apps.core.share import MIB, Resources, cut_share
 
 AMOUNTS = ("gpu_memory", "gpu_compute", "cpu_milli", "ram")
+MIN_CPU = 100  # thousandths of a core; less is no useful proposal
+MIN_RAM = 256 * MIB  # bytes
 
 
 class Kind(StrEnum):
@@ -115,53 +117,50 @@ def _lines(request: Resources, nodes: Iterable[Node]) -> Iterator[_Line]:
             yield _Line(node, "running_per_user", 1, node.used_by_user, node.limits.running_per_user)
 
 
-def decide(request: Resources, nodes: Sequence[Node]) -> Decision:
-    """`nodes` from the tenant up to its root. The caller holds the locks that keep them true until it has written the claim."""
+def decide(request: Resources, nodes: Sequence[Node], *, has_place: bool = False) -> Decision:
+    """`nodes` from the tenant up to its root; the caller's locks keep them true until it has written the claim.
+
+    `has_place`: the request waits already, so a full queue does not turn it away.
+    """
     for node in nodes:
         if not node.has_quota:
             return Decision(Kind.REFUSE, "no_quota", {"node": node.id, "tenant": node.name})
     lines = list(_lines(request, nodes))
-    never = [line for line in lines if line.asked > line.limit]
-    if never:
-        return Decision(Kind.REFUSE, "never_fits_quota", never[0].evidence(), _cut(request, lines, ever=True))
+    never = next((line for line in lines if line.asked > line.limit), None)
+    if never is not None:
+        return Decision(Kind.REFUSE, "never_fits_quota", never.evidence(), _cut(request, lines, ever=True))
+    ahead = next((node for node in nodes if node.held_back or node.user_held_back), None)
     short = next((line for line in lines if line.asked > line.free), None)
     if short is not None:
-        return _wait(request, nodes, "waiting_quota", short.evidence(), _cut(request, lines, ever=False))
-    ahead = next((node for node in nodes if node.held_back or node.user_held_back), None)
-    if ahead is not None:
-        dimension = "running_per_user" if ahead.user_held_back and not ahead.held_back else ""
-        return _wait(
-            request, nodes, "waiting_turn", {"node": ahead.id, "tenant": ahead.name, "dimension": dimension}, None
-        )
-    return Decision(Kind.ADMIT, "admitted", {"node": nodes[0].id, "tenant": nodes[0].name}, request)
+        nearest = None if ahead is not None else _cut(request, lines, ever=False)
+        waits = Decision(Kind.WAIT, "waiting_quota", short.evidence(), nearest)
+    elif ahead is not None:
+        own = {"dimension": "running_per_user"} if ahead.user_held_back and not ahead.held_back else {}
+        waits = Decision(Kind.WAIT, "waiting_turn", {"node": ahead.id, "tenant": ahead.name, **own})
+    else:
+        return Decision(Kind.ADMIT, "admitted", {"node": nodes[0].id, "tenant": nodes[0].name}, request)
+    return waits if has_place else _place_in_queue(nodes, waits)
 
 
-def _wait(
-    request: Resources, nodes: Sequence[Node], reason: str, evidence: dict[str, Any], nearest: Resources | None
-) -> Decision:
-    if nearest is not None and any(node.held_back or node.user_held_back for node in nodes):
-        nearest = None  # nothing starts now, however small
-    full = next(
-        (node for node in nodes if node.limits.pending is not None and node.waiting >= node.limits.pending), None
-    )
-    if full is not None:
-        places = {"node": full.id, "tenant": full.name, "waiting": full.waiting, "places": full.limits.pending}
-        return Decision(Kind.REFUSE, "queue_full", {**evidence, **places}, nearest)
-    return Decision(Kind.WAIT, reason, evidence, nearest)
+def _place_in_queue(nodes: Iterable[Node], waits: Decision) -> Decision:
+    """`waits`, or a refusal where the queue of some node is full."""
+    for node in nodes:
+        if node.limits.pending is not None and node.waiting >= node.limits.pending:
+            places = {"node": node.id, "tenant": node.name, "waiting": node.waiting, "places": node.limits.pending}
+            return Decision(Kind.REFUSE, "queue_full", {**waits.evidence, **places}, waits.nearest)
+    return waits
 
 
-def _cut(request: Resources, lines: Sequence[_Line], *, ever: bool) -> Resources | None:
-    """The request with every amount reduced to the room there is; None where something cannot be reduced to anything useful."""
+def _cut(request: Resources, lines: Iterable[_Line], *, ever: bool) -> Resources | None:
+    """The request reduced to the room there is, now or `ever`; None where something cannot be reduced to anything useful."""
     room: dict[str, int] = {}
     for line in lines:
         room[line.dimension] = min(room.get(line.dimension, line.asked), line.limit if ever else line.free)
-    if room.get("running", 1) < 1 or room.get("running_per_user", 1) < 1:
-        return None
     cpu, ram = room.get("cpu_milli", request.cpu_milli), room.get("ram", request.ram)
-    gpu = request.gpu
-    if min(cpu, 1) < min(request.cpu_milli, 1) or min(ram, MIB) < min(request.ram, MIB):
+    if min(room.get("running", 1), room.get("running_per_user", 1)) < 1 or cpu < MIN_CPU or ram < MIN_RAM:
         return None
-    if gpu is None:
+    if request.gpu is None:
         return replace(request, cpu_milli=cpu, ram=ram)
-    share = cut_share(gpu, room.get("gpu_memory", gpu.total_memory), room.get("gpu_compute", gpu.total_compute))
+    total = request.gpu
+    share = cut_share(total, room.get("gpu_memory", total.total_memory), room.get("gpu_compute", total.total_compute))
     return None if share is None else Resources(share, cpu, ram)

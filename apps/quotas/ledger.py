@@ -22,6 +22,7 @@ class Waiting:
     per_tenant: Mapping[UUID, int] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()  # ids of nodes that somebody waits for
     users: frozenset[tuple[str, str]] = frozenset()  # (node, user) where somebody waits for the own limit
+    has_place: bool = False  # the one who asks waits already
 
 
 def lock_path(tenant_id: UUID) -> list[Tenant]:

@@ -28,7 +28,7 @@ def claim(
     """Decide, and write the claim where admitted. `path` comes from `ledger.lock_path` in this transaction; a claim held already is kept."""
     if ledger.held().filter(workload_id=workload_id, run=run).exists():
         return Decision(Kind.ADMIT, "admitted", {"node": str(path[0].id), "tenant": path[0].name}, resources)
-    decision = decide(resources, ledger.nodes(path, owner_id, waiting))
+    decision = decide(resources, ledger.nodes(path, owner_id, waiting), has_place=waiting.has_place)
     if decision.kind is Kind.ADMIT:
         amounts = Amounts.of(resources)
         Claim.objects.create(

@@ -1,5 +1,8 @@
 """Coarser steps from finer ones, in SQL; retention. Each bucket is written once it is surely complete, and rewritten when repeated."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from django.db import transaction
 from django.db.models import Avg, ExpressionWrapper, F, IntegerField, Max, Sum
 from django.db.models.functions import Cast
@@ -33,7 +36,7 @@ def _roll(fine: Step, coarse: Step, now: int) -> None:
         **{name: Max(name) for name in _HIGHEST},
         **{name: Sum(name) for name in _SUMS},
     }
-    rows = (
+    rows: Iterable[Any] = (
         Sample.objects.filter(step=fine, at__gte=since, at__lt=until)
         .annotate(bucket=bucket)
         .values("subject", "bucket")

@@ -18,9 +18,8 @@ def _granted(actor: Actor, at_least: Role) -> set[UUID]:
     roles = [role for role, rank in RANK.items() if rank >= RANK[at_least]]
     if actor.user is None or not actor.user.is_active:
         return set()
-    return set(
-        Membership.objects.filter(user_id=actor.user_id, role__in=roles).order_by().values_list("tenant_id", flat=True)
-    )
+    mine = Membership.objects.filter(user=actor.user, role__in=roles)
+    return set(mine.order_by().values_list("tenant_id", flat=True))
 
 
 def _restricted(actor: Actor, found: QuerySet[Tenant], tree: Tree) -> QuerySet[Tenant]:
@@ -32,7 +31,21 @@ def tenants_where(actor: Actor, *, at_least: Role) -> QuerySet[Tenant]:
     if actor.is_operator or (actor.sees_everything and at_least == Role.VIEWER):
         return Tenant.objects.all()
     tree = Tree.load()
+    everywhere = _platform_role(actor)
+    if everywhere is not None and RANK[everywhere] >= RANK[at_least]:
+        return _restricted(actor, Tenant.objects.all(), tree)
     return _restricted(actor, Tenant.objects.filter(id__in=tree.subtree(_granted(actor, at_least))), tree)
+
+
+def _platform_role(actor: Actor) -> Role | None:
+    """The role that an operator or auditor has in every tenant; a token needs the scope `platform` for it."""
+    if actor.is_system:
+        return Role.MANAGER
+    if actor.user is None or not actor.has_scope("platform"):
+        return None
+    if actor.user.is_operator:
+        return Role.MANAGER
+    return Role.VIEWER if actor.user.sees_everything else None
 
 
 def visible_to(actor: Actor) -> QuerySet[Tenant]:
@@ -59,9 +72,10 @@ def role_in(actor: Actor, tenant: Tenant) -> Role | None:
     path = Tree.load().path(tenant.id)
     if actor.tenant_id is not None and actor.tenant_id not in path:
         return None
-    found: list[Role] = [Role.VIEWER] if actor.sees_everything else []
+    everywhere = _platform_role(actor)
+    found: list[Role] = [everywhere] if everywhere is not None else []
     if actor.user is not None and actor.user.is_active:
-        held = Membership.objects.filter(user_id=actor.user_id, tenant_id__in=path).values_list("role", flat=True)
+        held = Membership.objects.filter(user=actor.user, tenant_id__in=path).order_by().values_list("role", flat=True)
         found += [Role(role) for role in held]
     return max(found, key=RANK.__getitem__, default=None)
 

@@ -75,9 +75,7 @@ class Workload(models.Model):
     created_at = models.DateTimeField(default=clock.now, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True)
 
-    # The controller's hold on the row.
-    lock_token = models.UUIDField(null=True, blank=True)
-    lock_expires_at = models.DateTimeField(null=True, blank=True)
+    # When the controller's timer must look at it: the warning before the time limit, then the limit.
     next_due_at = models.DateTimeField(null=True, blank=True, db_index=True)
 
     class Meta:
@@ -121,6 +119,11 @@ class Workload(models.Model):
         tenth = (self.time_limit_seconds or 0) // 10
         return self.expires_at - timedelta(seconds=min(max(tenth, 300), 1800))
 
+    def start_clock(self, now: datetime) -> None:
+        """The time limit counts from `now`; the timer looks first when the warning is due."""
+        self.expires_at = now + timedelta(seconds=self.time_limit_seconds or 0)
+        self.next_due_at = self.warn_at
+
 
 class Step(models.Model):
     """One stretch of one run in one phase: the step tree of the page, and the history of what made it wait."""
@@ -141,7 +144,9 @@ class Step(models.Model):
 
 
 class Lease(models.Model):
-    """Who is the one active controller. Taken and kept by conditional update."""
+    """Who is the one active controller. Taken and kept by conditional update; `holder` is new with every taking, so it fences off
+    everybody who held it before: each write of a controller checks it in its own transaction.
+    """
 
     name = models.CharField(max_length=50, primary_key=True)
     holder = models.CharField(max_length=100)

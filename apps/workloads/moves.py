@@ -1,6 +1,6 @@
-"""The one place that changes a workload's phase: by the table, with its step closed and the next one opened, and the bells rung.
+"""The one place that changes a workload's phase: by the table, its step closed and the next one opened, and the bells rung.
 
-Callers hold the row's lock and save nothing themselves.
+Callers hold the row's lock; what they changed besides the phase they save themselves.
 """
 
 from collections.abc import Mapping
@@ -14,36 +14,40 @@ PHASE_FIELDS = ("phase", "phase_since", "reason", "evidence", "version")
 
 
 def move(workload: Workload, event: Event, *, reason: str, evidence: Mapping[str, Any] | None = None) -> bool:
-    """Apply `event` and save. Returns False where nothing that anybody could see has changed."""
-    phase = transition(workload.phase, event)
-    facts = dict(evidence or {})
-    if phase == workload.phase and workload.reason == reason and workload.evidence == facts:
+    """Apply `event`. Returns False where nothing that anybody could see has changed."""
+    return _enter(workload, transition(workload.phase, event), reason, dict(evidence or {}))
+
+
+def note(workload: Workload, *, reason: str, evidence: Mapping[str, Any] | None = None) -> bool:
+    """Another reason for being in the same phase: what it waits for, what goes slowly."""
+    return _enter(workload, workload.phase, reason, dict(evidence or {}))
+
+
+def _enter(workload: Workload, phase: str, reason: str, evidence: dict[str, Any]) -> bool:
+    if (phase, reason, evidence) == (workload.phase, workload.reason, workload.evidence):
         return False
-    new_stretch = phase != workload.phase or workload.reason != reason
-    workload.phase, workload.reason, workload.evidence = phase, reason, facts
+    now = clock.now()
+    new_stretch = (phase, reason) != (workload.phase, workload.reason)
+    if phase != workload.phase:
+        workload.phase_since = now
+    workload.phase, workload.reason, workload.evidence = phase, reason, evidence
     workload.version += 1
-    if new_stretch:
-        workload.phase_since = clock.now()
-        _next_step(workload)
-    else:
-        workload.steps.filter(run=workload.run, ended_at=None).update(evidence=facts)
     workload.save(update_fields=PHASE_FIELDS)
+    if new_stretch:
+        workload.steps.filter(ended_at=None).update(ended_at=now)
+        Step.objects.create(
+            workload=workload,
+            run=workload.run,
+            phase=phase,
+            reason=reason,
+            evidence=evidence,
+            began_at=now,
+            ended_at=now if phase in ENDED else None,
+        )
+    else:
+        workload.steps.filter(ended_at=None).update(evidence=evidence)
     ring(workload)
     return True
-
-
-def _next_step(workload: Workload) -> None:
-    now = workload.phase_since
-    workload.steps.filter(ended_at=None).update(ended_at=now)
-    Step.objects.create(
-        workload=workload,
-        run=workload.run,
-        phase=workload.phase,
-        reason=workload.reason,
-        evidence=workload.evidence,
-        began_at=now,
-        ended_at=now if workload.phase in ENDED else None,
-    )
 
 
 def ring(workload: Workload) -> None:

@@ -1,53 +1,48 @@
 """The queue for quota: who waits, and who holds whom back. The order is by `queued_at`, oldest first."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from apps.quotas import ledger
 from apps.quotas import services as quotas
 from apps.quotas.admission import Decision, Kind
 from apps.quotas.ledger import Waiting
+from apps.tenants.models import Tenant
+from apps.tenants.tree import Tree
 from apps.workloads.models import Desired, Phase, Workload
 from apps.workloads.moves import move
 from apps.workloads.states import Event
+
+OWN_LIMIT = "running_per_user"  # who waits for this holds back only the same person
 
 
 def queued() -> QuerySet[Workload]:
     return Workload.objects.filter(phase=Phase.QUEUED, desired=Desired.RUNNING).order_by("queued_at", "id")
 
 
-def _counts(*, besides: UUID) -> dict[UUID, int]:
-    rows = queued().exclude(id=besides).order_by().values_list("tenant_id").annotate(waiting=Count("id"))
-    return dict(rows)
-
-
-def _holding_back(ahead: Iterable[Workload]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
-    nodes: set[str] = set()
-    users: set[tuple[str, str]] = set()
-    for row in ahead:
-        node = str(row.evidence.get("node", row.tenant_id))
-        if row.evidence.get("dimension") == "running_per_user":
-            users.add((node, str(row.owner_id)))
-        else:
-            nodes.add(node)
-    return frozenset(nodes), frozenset(users)
+def ahead_of(workload: Workload) -> QuerySet[Workload]:
+    """All that wait longer; everybody where `workload` does not wait itself yet."""
+    others = queued().exclude(id=workload.id)
+    if workload.phase != Phase.QUEUED:
+        return others
+    return others.filter(Q(queued_at__lt=workload.queued_at) | Q(queued_at=workload.queued_at, id__lt=workload.id))
 
 
 def waiting_for(workload: Workload) -> Waiting:
-    """What stands in the way of `workload`: the queue ahead of it, or all of it where it is not queued yet."""
-    ahead = queued().exclude(id=workload.id)
-    if workload.phase == Phase.QUEUED:
-        ahead = ahead.filter(queued_at__lt=workload.queued_at)
-    nodes, users = _holding_back(ahead.only("evidence", "tenant_id", "owner_id"))
-    return Waiting(per_tenant=_counts(besides=workload.id), nodes=nodes, users=users)
+    """What the quota must know of the queue to decide about `workload`."""
+    counts = dict(queued().exclude(id=workload.id).order_by().values_list("tenant_id").annotate(n=Count("id")))
+    held = ahead_of(workload).order_by().values_list("evidence__node", "evidence__dimension", "owner_id").distinct()
+    nodes = frozenset(node for node, dimension, _owner in held if dimension != OWN_LIMIT)
+    users = frozenset((node, str(owner)) for node, dimension, owner in held if dimension == OWN_LIMIT)
+    return Waiting(per_tenant=counts, nodes=nodes, users=users, has_place=workload.phase == Phase.QUEUED)
 
 
-def decide_and_move(workload: Workload, path: list[ledger.Tenant]) -> Decision:
-    """Ask the quota for a queued workload; admit it or note what it waits for. The caller holds the locks of `path` and of the row."""
-    decision = quotas.claim(
+def decide(workload: Workload, path: Sequence[Tenant]) -> Decision:
+    """Ask the quota; where it admits, the claim is written. The caller holds the locks of `path` and moves the workload."""
+    return quotas.claim(
         path=path,
         owner_id=workload.owner_id,
         resources=workload.resources,
@@ -55,30 +50,44 @@ def decide_and_move(workload: Workload, path: list[ledger.Tenant]) -> Decision:
         run=workload.run,
         waiting=waiting_for(workload),
     )
-    if decision.kind is Kind.ADMIT:
-        move(workload, Event.ADMIT, reason="admitted", evidence=decision.evidence)
-    return decision
 
 
 @transaction.atomic
-def admit(workload_id: UUID, tenant_id: UUID) -> bool:
-    """Try one queued workload again. Returns whether it was admitted."""
+def try_to_admit(workload_id: UUID, tenant_id: UUID) -> Decision | None:
+    """Decide once more about one that waits, and move it. None where it waits no longer."""
     path = ledger.lock_path(tenant_id)
     workload = queued().select_for_update(no_key=True).filter(id=workload_id).first()
     if workload is None:
-        return False
-    decision = decide_and_move(workload, path)
+        return None
+    decision = decide(workload, path)
     if decision.kind is Kind.ADMIT:
-        return True
-    if decision.kind is Kind.REFUSE and decision.reason != "queue_full":
-        move(workload, Event.REFUSE, reason=decision.reason, evidence=decision.evidence)
+        move(workload, Event.ADMIT, reason=decision.reason, evidence=decision.evidence)
     elif decision.kind is Kind.WAIT:
         move(workload, Event.QUEUE, reason=decision.reason, evidence=decision.evidence)
-    return False
+    else:
+        workload.desired = Desired.STOPPED
+        workload.save(update_fields=["desired"])
+        move(workload, Event.REFUSE, reason=decision.reason, evidence=decision.evidence)
+    return decision
 
 
-def admit_all() -> int:
-    """One pass over the whole queue, oldest first, each in its own transaction. Returns how many were admitted."""
-    return sum(
-        admit(workload_id, tenant_id) for workload_id, tenant_id in list(queued().values_list("id", "tenant_id"))
-    )
+def admit_all() -> list[UUID]:
+    """One pass over the queue, each decision in its own transaction. Returns the admitted.
+
+    Whoever stands behind one that still waits is not asked again: a pass costs as many transactions as there are
+    admissions and blocked heads, however long the queue is.
+    """
+    rows = list(queued().values_list("id", "tenant_id", "owner_id"))
+    tree = Tree.load() if rows else Tree({})
+    admitted: list[UUID] = []
+    held: set[tuple[str, UUID | None]] = set()  # (node, None) for everybody there, (node, owner) for one person
+    for workload_id, tenant_id, owner_id in rows:
+        if any((str(node), who) in held for node in tree.path(tenant_id) for who in (None, owner_id)):
+            continue
+        decision = try_to_admit(workload_id, tenant_id)
+        if decision is not None and decision.kind is Kind.ADMIT:
+            admitted.append(workload_id)
+        elif decision is not None and decision.kind is Kind.WAIT:
+            own = decision.evidence.get("dimension") == OWN_LIMIT
+            held.add((str(decision.evidence["node"]), owner_id if own else None))
+    return admitted

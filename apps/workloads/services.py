@@ -24,7 +24,7 @@ from apps.tenants.models import Tenant, TenantKind
 from apps.workloads import policies
 from apps.workloads.models import Desired, Phase, Workload
 from apps.workloads.moves import move, ring
-from apps.workloads.queue import decide_and_move
+from apps.workloads.queue import decide
 from apps.workloads.states import Event
 
 MAX_NAME = 200
@@ -97,19 +97,17 @@ def _check(tenant: Tenant, name: str, time_limit_seconds: int | None) -> None:
 
 
 def _enqueue(workload: Workload, path: list[Tenant]) -> None:
-    """Put it last in the queue and decide at once. The caller's transaction is rolled back by the refusal that this may raise."""
+    """Put it last in the queue and decide at once. The refusal that this may raise undoes the caller's transaction."""
     workload.queued_at = clock.now()
     workload.save(update_fields=["queued_at"])
-    decision = decide_and_move(workload, path) if _queue(workload) else None
-    assert decision is not None
+    decision = decide(workload, path)
     if decision.kind is Kind.REFUSE:
         raise refusal(decision)
     if decision.kind is Kind.WAIT:
         move(workload, Event.QUEUE, reason=decision.reason, evidence=decision.evidence)
-
-
-def _queue(workload: Workload) -> bool:
-    return move(workload, Event.QUEUE, reason="queued")
+    else:
+        move(workload, Event.QUEUE, reason="queued")
+        move(workload, Event.ADMIT, reason=decision.reason, evidence=decision.evidence)
 
 
 def refusal(decision: Decision) -> PortalError:

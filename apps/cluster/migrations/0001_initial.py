@@ -4,43 +4,41 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Gpu',
+            name="Gpu",
             fields=[
-                ('uuid', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('node', models.CharField(max_length=253)),
-                ('index', models.PositiveIntegerField()),
-                ('model', models.CharField(max_length=100)),
-                ('memory', models.PositiveBigIntegerField()),
-                ('physical_memory', models.PositiveBigIntegerField()),
-                ('healthy', models.BooleanField(default=True)),
-                ('health_reason', models.CharField(blank=True, max_length=200)),
-                ('simulated', models.BooleanField(default=False)),
-                ('attributes', models.JSONField(default=dict)),
-                ('holders', models.JSONField(default=list)),
-                ('observed_at', models.DateTimeField()),
+                ("uuid", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("node", models.CharField(max_length=253)),
+                ("index", models.PositiveIntegerField()),
+                ("model", models.CharField(max_length=100)),
+                ("memory", models.PositiveBigIntegerField()),
+                ("physical_memory", models.PositiveBigIntegerField()),
+                ("healthy", models.BooleanField(default=True)),
+                ("health_reason", models.CharField(blank=True, max_length=200)),
+                ("simulated", models.BooleanField(default=False)),
+                ("attributes", models.JSONField(default=dict)),
+                ("holders", models.JSONField(default=list)),
+                ("observed_at", models.DateTimeField()),
             ],
             options={
-                'ordering': ['node', 'index'],
+                "ordering": ["node", "index"],
             },
         ),
         migrations.CreateModel(
-            name='Site',
+            name="Site",
             fields=[
-                ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
-                ('driver', models.CharField(max_length=32)),
-                ('isolation', models.CharField(max_length=32)),
-                ('notes', models.JSONField(default=list)),
-                ('cpu_milli', models.PositiveBigIntegerField(default=0)),
-                ('ram', models.PositiveBigIntegerField(default=0)),
-                ('observed_at', models.DateTimeField()),
+                ("id", models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
+                ("driver", models.CharField(max_length=32)),
+                ("isolation", models.CharField(max_length=32)),
+                ("notes", models.JSONField(default=list)),
+                ("cpu_milli", models.PositiveBigIntegerField(default=0)),
+                ("ram", models.PositiveBigIntegerField(default=0)),
+                ("observed_at", models.DateTimeField()),
             ],
         ),
     ]

@@ -85,8 +85,6 @@ class Migration(migrations.Migration):
                 ("version", models.PositiveBigIntegerField(default=1)),
                 ("created_at", models.DateTimeField(default=apps.core.clock.now, editable=False)),
                 ("deleted_at", models.DateTimeField(blank=True, null=True)),
-                ("lock_token", models.UUIDField(blank=True, null=True)),
-                ("lock_expires_at", models.DateTimeField(blank=True, null=True)),
                 ("next_due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 (
                     "environment",

@@ -1,0 +1,193 @@
+"""The controller: wires bells, observations and timers to `reconcile`. One is active at a time (`lease`).
+
+Everything is woken by an event: a bell, an observation of the driver, a row that is due. The only regular rounds are the lease,
+the heartbeat (which looks at everything once, in case an event was lost) and the upkeep of samples; no start waits for them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+from apps.cluster.protocol import Cluster
+from apps.cluster.services import mirror_inventory
+from apps.cluster.specs import Observation
+from apps.core import bells, clock
+from apps.core.errors import Unavailable
+from apps.telemetry import services as telemetry
+from apps.workloads import lease, reach, reconcile, resync, timers
+from apps.workloads.queue import admit_all
+from apps.workloads.threads import DatabaseThread
+from apps.workloads.workqueue import WorkQueue
+
+HEARTBEAT_SECONDS = 15
+UPKEEP_SECONDS = 10
+VISIT_PAUSE = 1.0  # seconds before the gateway is tried again, doubled up to 30
+_log = logging.getLogger(__name__)
+
+
+class Controller:
+    def __init__(self, cluster: Cluster, holder: str) -> None:
+        self._cluster = cluster
+        self._fence = lease.Fence(holder)
+        self._rows = DatabaseThread("rows")
+        self._upkeep_rows = DatabaseThread("upkeep")  # samples and inventory: their writes must not delay a start
+        self._queue: WorkQueue[UUID] = WorkQueue(self._reconcile, expected=(Unavailable,), fatal=(lease.LeaseLost,))
+        self._admission = asyncio.Event()
+        self._timer = asyncio.Event()
+        self._cards = asyncio.Event()
+        self._visits: dict[UUID, asyncio.Task[None]] = {}
+        self._failed_visits: dict[UUID, int] = {}
+        self.working = asyncio.Event()  # set once everything that was there has been adopted
+
+    async def run(self) -> None:
+        """Until cancelled; raises an ExceptionGroup with LeaseLost when another controller has taken over."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_lease())
+                await self._again_and_again(self._cluster.start, once=True)
+                tasks.create_task(self._queue.run())
+                await asyncio.sleep(0)  # the queue takes keys from here on
+                for loop in (self._bells, self._observe, self._admit, self._timers, self._inventory, self._samples):
+                    tasks.create_task(self._again_and_again(loop))
+                tasks.create_task(self._again_and_again(self._heartbeat))
+                tasks.create_task(self._again_and_again(self._upkeep))
+        finally:
+            for visit in self._visits.values():
+                visit.cancel()
+            await self._cluster.close()
+            await self._rows.close()
+            await self._upkeep_rows.close()
+
+    async def _again_and_again(self, loop: Callable[[], Awaitable[None]], *, once: bool = False) -> None:
+        """Run `loop`; after a failure again, with growing pauses. A lost lease is the end."""
+        pause = 0.2
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await loop()
+                if once:
+                    return
+            except lease.LeaseLost:
+                raise
+            except Exception as error:
+                trace = None if isinstance(error, Unavailable) else error
+                _log.warning("%s: %s; again in %.1f s", loop.__name__, error, pause, exc_info=trace)
+            if asyncio.get_running_loop().time() - began > 60:
+                pause = 0.2
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 10.0)
+
+    # --- What wakes it ---------------------------------------------------------------------------------------------------
+    async def _bells(self) -> None:
+        async for topics in bells.listen():
+            for topic in topics:
+                name, _, key = topic.partition(":")
+                if name == "controller" and key:
+                    self._queue.add(UUID(key))
+                elif topic == bells.ALL:
+                    await self._look_at_everything()
+            if any(topic.startswith("controller") or topic == bells.ALL for topic in topics):
+                self._admission.set()
+                self._timer.set()
+
+    async def _observe(self) -> None:
+        async for seen in self._cluster.observe():
+            self._wake(seen)
+            self._cards.set()
+
+    def _wake(self, seen: Observation) -> None:
+        """An observation is only a hint where to look: what counts is read again, in order, by `reconcile`."""
+        try:
+            self._queue.add(UUID(seen.uid))
+        except ValueError:
+            _log.info("the cluster runs %s, which is not of this portal", seen.uid)
+
+    async def _look_at_everything(self) -> None:
+        for workload_id in await self._rows(resync.unsettled):
+            self._queue.add(workload_id)
+        self.working.set()
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            await self._beat(await self._cluster.list())
+
+    async def _beat(self, seen: Sequence[Observation]) -> None:
+        differ, orphans = await self._rows(resync.compare, self._fence, seen)
+        for workload_id in differ:
+            self._queue.add(workload_id)
+        for uid in orphans:
+            await self._cluster.delete(uid, grace_seconds=10)
+        self._cards.set()
+        self._admission.set()
+
+    # --- What it does ----------------------------------------------------------------------------------------------------
+    async def _reconcile(self, workload_id: UUID) -> None:
+        done = await reconcile.reconcile(self._cluster, self._rows, self._fence, workload_id)
+        if done.moved:
+            self._cards.set()
+        if done.settled:
+            self._admission.set()
+        if done.answers is not None and workload_id not in self._visits:
+            slug, run = done.answers
+            visit = asyncio.get_running_loop().create_task(self._visit(workload_id, slug, run))
+            self._visits[workload_id] = visit
+        if done.again:
+            self._queue.add(workload_id)
+
+    async def _visit(self, workload_id: UUID, slug: str, run: int) -> None:
+        """Open it once through the gateway; when that works it is ready. Waits for the answer, however long the gateway lets it."""
+        try:
+            await reach.through_gateway(slug)
+            await self._rows(reconcile.record_reached, self._fence, workload_id, run)
+            self._failed_visits.pop(workload_id, None)
+            self._timer.set()
+        except Exception as error:
+            failures = self._failed_visits[workload_id] = self._failed_visits.get(workload_id, 0) + 1
+            _log.warning("%s does not answer through the gateway: %s", slug, error)
+            await self._rows(reconcile.record_unreached, self._fence, workload_id, run, str(error))
+            self._queue.add_later(workload_id, min(VISIT_PAUSE * 2 ** (failures - 1), 30))
+        finally:
+            del self._visits[workload_id]
+
+    async def _admit(self) -> None:
+        while True:
+            await self._admission.wait()
+            self._admission.clear()
+            for workload_id in await self._rows(admit_all):
+                self._queue.add(workload_id)
+
+    async def _timers(self) -> None:
+        while True:
+            self._timer.clear()
+            for workload_id in await self._rows(timers.handle_due):
+                self._queue.add(workload_id)
+            due = await self._rows(timers.next_due)
+            wait = None if due is None else max((due - clock.now()).total_seconds(), 0.05)
+            try:
+                await asyncio.wait_for(self._timer.wait(), wait)
+            except TimeoutError:
+                continue
+
+    async def _inventory(self) -> None:
+        self._cards.set()
+        while True:
+            await self._cards.wait()
+            self._cards.clear()
+            await self._upkeep_rows(mirror_inventory, await self._cluster.inventory())
+
+    async def _samples(self) -> None:
+        self._queue.retry_now()  # after a gap of the agent, what failed for want of it can go on
+        async for batch in self._cluster.samples():
+            await self._upkeep_rows(telemetry.ingest, batch)
+
+    async def _upkeep(self) -> None:
+        while True:
+            await asyncio.sleep(UPKEEP_SECONDS)
+            await self._upkeep_rows(telemetry.roll_up, clock.now())
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await self._upkeep_rows(lease.renew, self._fence.holder)
+            await asyncio.sleep(lease.RENEW_SECONDS)

@@ -1,0 +1,202 @@
+"""One workload at a time: load the row, leave the database, ask the cluster, write down what was seen.
+
+Safe to kill between any two steps: every cluster call is idempotent, every write is guarded by the controller's lease, and what
+was not written is found again by looking. No network call is made inside a transaction.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from django.db import transaction
+
+from apps.cluster.protocol import Cluster
+from apps.cluster.specs import Observation, RunSpec, RunState
+from apps.core import clock
+from apps.core.errors import PortalError, Unavailable
+from apps.core.reason_texts import CATALOGUE
+from apps.quotas import ledger
+from apps.quotas import services as quotas
+from apps.workloads import kinds
+from apps.workloads.judge import Errand, errand, judge
+from apps.workloads.lease import Fence
+from apps.workloads.models import ENDED, Desired, Phase, Workload
+from apps.workloads.moves import move, note, ring
+from apps.workloads.states import Event
+
+_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Database(Protocol):
+    """Runs a synchronous function in the thread that owns the connection."""
+
+    async def __call__(self, function: Callable[..., Result], *args: Any) -> Result: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A row as it was when the errand was given out."""
+
+    workload_id: UUID
+    run: int
+    slug: str
+    errand: Errand
+    spec: RunSpec | None = None
+    volumes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the reconciler tells the controller after one round."""
+
+    settled: bool = False  # quota came free
+    moved: bool = False  # something visible changed, so cards may have changed hands
+    answers: tuple[str, int] | None = None  # (slug, run) that answers and awaits its visit through the gateway
+    again: bool = False  # the next errand is known already
+
+
+def load(workload_id: UUID) -> Loaded | None:
+    """None where there is nothing to do. A row whose spec cannot be built raises: the controller tries it later, others go on."""
+    workload = Workload.objects.select_related("owner", "tenant", "environment").filter(id=workload_id).first()
+    if workload is None:
+        return None
+    todo = errand(workload, holds_claim=ledger.held().filter(workload_id=workload.id).exists())
+    if todo is Errand.NOTHING:
+        return None
+    kind = kinds.get(workload.kind)
+    volumes = kind.volumes_to_remove(workload) if todo is Errand.REMOVE else ()
+    spec = kind.build_spec(workload) if todo in (Errand.APPLY, Errand.END) else None
+    return Loaded(workload.id, workload.run, workload.slug, todo, spec, volumes)
+
+
+async def ask(cluster: Cluster, loaded: Loaded) -> Observation:
+    """Do the errand and return what is seen. Raises Unavailable where the cluster does not answer."""
+    uid = str(loaded.workload_id)
+    if loaded.errand is Errand.APPLY:
+        assert loaded.spec is not None
+        try:
+            return await cluster.apply(loaded.spec)
+        except Unavailable:
+            raise
+        except PortalError as error:
+            return await _refused(cluster, loaded, error)
+    if loaded.errand is Errand.END:
+        assert loaded.spec is not None
+        return await cluster.delete(uid, grace_seconds=loaded.spec.grace_seconds)
+    return await cluster.get(uid)
+
+
+async def _refused(cluster: Cluster, loaded: Loaded, error: PortalError) -> Observation:
+    """The cluster said no. It counts only once nothing is seen to run."""
+    seen = await cluster.get(str(loaded.workload_id))
+    if seen.run == loaded.run and seen.state is not RunState.ABSENT:
+        return seen
+    if seen.state not in (RunState.ABSENT, RunState.EXITED):
+        return seen
+    reason = error.code if error.code in CATALOGUE else "start_failed"
+    evidence = {"problem": str(error.message), **error.evidence}
+    return Observation(seen.uid, loaded.run, RunState.EXITED, seen.observed_at, reason, evidence)
+
+
+@transaction.atomic
+def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
+    """Write what was seen, if this controller still holds the lease and the row is still at the same run."""
+    fence.check()
+    row = Workload.objects.select_for_update(no_key=True).filter(id=loaded.workload_id, run=loaded.run).first()
+    if row is None:
+        return Outcome()
+    verdict = judge(row, seen)
+    moved = _note_facts(row, seen)
+    if verdict.event is not None:
+        reason = verdict.reason or row.reason
+        moved |= move(row, verdict.event, reason=reason, evidence=verdict.evidence if verdict.reason else row.evidence)
+    if row.phase in ENDED and row.desired == Desired.RUNNING:
+        row.desired = Desired.STOPPED  # it ended by itself: a run is wanted once
+        row.save(update_fields=["desired"])
+    settled = verdict.settle and quotas.settle(workload_id=row.id, run=row.run)
+    deleted = row.phase in ENDED and row.desired == Desired.DELETED
+    return Outcome(settled, moved, (row.slug, row.run) if verdict.answers else None, again=deleted)
+
+
+def _note_facts(row: Workload, seen: Observation) -> bool:
+    """Keep where it runs and when it was seen. An UNKNOWN observation is not a sight of it."""
+    if seen.state is RunState.UNKNOWN:
+        return False
+    fields: dict[str, Any] = {"observed_at": seen.observed_at}
+    if seen.run == row.run and row.phase not in ENDED:
+        facts = {"cards": list(seen.cards), "node": seen.node, "exit_code": seen.exit_code}
+        if seen.state in (RunState.ABSENT, RunState.EXITED):
+            facts = {"cards": row.cards, "node": row.node, "exit_code": seen.exit_code}  # where it ran, for history
+        fields |= {name: value for name, value in facts.items() if getattr(row, name) != value}
+    visible = len(fields) > 1
+    for name, value in fields.items():
+        setattr(row, name, value)
+    if visible:
+        row.version += 1
+        ring(row)
+    row.save(update_fields=[*fields, "version"])
+    return visible
+
+
+@transaction.atomic
+def record_silence(fence: Fence, loaded: Loaded, error: Unavailable) -> None:
+    """The cluster did not answer. Only a start that waits for it says so; nothing else is concluded."""
+    fence.check()
+    row = Workload.objects.select_for_update(no_key=True).filter(id=loaded.workload_id, run=loaded.run).first()
+    if row is not None and row.phase == Phase.ADMITTED and row.desired == Desired.RUNNING:
+        known = error.code in CATALOGUE
+        note(row, reason=error.code if known else "agent_unavailable", evidence=error.evidence)
+
+
+@transaction.atomic
+def record_reached(fence: Fence, workload_id: UUID, run: int) -> bool:
+    """It answered through the gateway: ready, and from now on its time counts."""
+    fence.check()
+    row = Workload.objects.select_for_update(no_key=True).filter(id=workload_id, run=run).first()
+    if row is None or row.desired != Desired.RUNNING or row.phase in (*ENDED, Phase.QUEUED, Phase.READY):
+        return False
+    if row.time_limit_seconds is not None and row.expires_at is None:
+        row.start_clock(clock.now())
+        row.save(update_fields=["expires_at", "next_due_at"])
+    return move(row, Event.REACHED, reason="ready")
+
+
+@transaction.atomic
+def record_unreached(fence: Fence, workload_id: UUID, run: int, problem: str) -> None:
+    fence.check()
+    row = Workload.objects.select_for_update(no_key=True).filter(id=workload_id, run=run, phase=Phase.STARTING).first()
+    if row is not None and row.desired == Desired.RUNNING:
+        note(row, reason="gateway_unavailable", evidence={"problem": problem})
+
+
+@transaction.atomic
+def record_removed(fence: Fence, loaded: Loaded) -> None:
+    """Its volumes are removed or kept as was asked: the row is done."""
+    fence.check()
+    row = Workload.objects.select_for_update(no_key=True).filter(id=loaded.workload_id, deleted_at=None).first()
+    if row is not None:
+        row.deleted_at = clock.now()
+        row.version += 1
+        row.save(update_fields=["deleted_at", "version"])
+        ring(row)
+
+
+async def reconcile(cluster: Cluster, database: Database, fence: Fence, workload_id: UUID) -> Outcome:
+    """One round for one workload. Raises Unavailable after noting it; the caller comes back later."""
+    loaded = await database(load, workload_id)
+    if loaded is None:
+        return Outcome()
+    if loaded.errand is Errand.REMOVE:
+        for volume in loaded.volumes:
+            await cluster.remove_volume(volume)
+        await database(record_removed, fence, loaded)
+        return Outcome(moved=True)
+    try:
+        seen = await ask(cluster, loaded)
+    except Unavailable as error:
+        await database(record_silence, fence, loaded, error)
+        raise
+    return await database(record, fence, loaded, seen)
