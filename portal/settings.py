@@ -28,7 +28,7 @@ PORTAL_URL = env.text("TESSERA_URL", f"http://localhost:{PORT}").rstrip("/")
 GATEWAY_DOMAIN = env.text("TESSERA_GATEWAY_DOMAIN", "localhost")
 GATEWAY_SCHEME = env.text("TESSERA_GATEWAY_SCHEME", "http")
 GATEWAY_PUBLIC_PORT = env.integer("TESSERA_GATEWAY_PUBLIC_PORT", GATEWAY_PORT)
-AUTHORISER_PORT = env.integer("TESSERA_AUTHORISER_PORT", 8002)  # loopback only
+LISTEN = env.text("TESSERA_LISTEN", "127.0.0.1")  # address on which portal and gateway listen
 ALLOWED_HOSTS = [*env.words("TESSERA_HOSTS", "localhost,127.0.0.1,[::1]"), urlsplit(PORTAL_URL).hostname or "localhost"]
 CSRF_TRUSTED_ORIGINS = [PORTAL_URL]
 SECURE = PORTAL_URL.startswith("https://")
@@ -40,6 +40,7 @@ CLUSTER_DRIVER = env.text("TESSERA_DRIVER", "local")
 AGENT_SOCKET = Path(env.text("TESSERA_AGENT_SOCKET") or STATE_DIR / "run" / "agent.sock")
 NOTEBOOK_ENVIRONMENTS = Path(env.text("TESSERA_ENVIRONMENTS") or STATE_DIR / "environments")
 BELL_DIR = STATE_DIR / "run" / "bells"
+GATEWAY_DIR = STATE_DIR / "run" / "gateway"  # of nginx's account alone: its configuration, and the socket of the authoriser
 BELL_REDIS_URL = env.text("TESSERA_REDIS_URL")
 
 INSTALLED_APPS = [
@@ -87,6 +88,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "apps.dashboard.middleware.PersonMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -205,7 +207,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "apps.api.authentication.ScopedTokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
+        "apps.api.authentication.BrowserSession",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.HasScope"],
     "DEFAULT_SCHEMA_CLASS": "apps.api.schema.Schema",
@@ -215,6 +217,7 @@ REST_FRAMEWORK = {
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "EXCEPTION_HANDLER": "apps.api.problems.handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS tells nothing that the OpenAPI page does not
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tessera",
@@ -224,6 +227,17 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums"],
+    "ENUM_NAME_OVERRIDES": {
+        "Phase": "apps.workloads.models.Phase",
+        "Desired": "apps.workloads.models.Desired",
+        "Role": "apps.tenants.models.Role",
+        "TenantKind": "apps.tenants.models.TenantKind",
+        "Severity": "apps.core.reasons.Severity",
+        "Verdict": "apps.experiments.verdict.VerdictKind",
+    },
 }
 
 # --- Logs ----------------------------------------------------------------------------------------------------------------

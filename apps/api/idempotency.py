@@ -1,0 +1,112 @@
+"""Idempotency-Key: a POST sent twice happens once.
+
+The kept reply commits together with the change, so neither exists without the other. A refusal changes nothing and is
+not kept: the same key may be tried again. A duplicate that arrives while the first is at work waits for it, at the
+unique index (PostgreSQL) or at the start of its transaction (SQLite), and gets the same reply.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from django.db import transaction
+from django.utils.translation import gettext_lazy as _
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import ApiToken
+from apps.api.models import KeptReply
+from apps.api.plain import plain
+from apps.api.problems import IdempotencyKeyReused
+from apps.core import clock
+from apps.core.errors import InvalidInput
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+KEPT_FOR = timedelta(hours=24)
+MAX_LENGTH = 255
+KEPT_HEADERS = ("Location", "ETag")
+SECRETS = frozenset({"secret"})  # fields of a reply that are shown once and never stored
+
+P = ParamSpec("P")
+
+
+Action = Callable[Concatenate[Any, Request, P], Response]
+
+
+def idempotent(action: Action[P]) -> Action[P]:
+    """For methods of views that change something. Without the header the action simply runs."""
+
+    @wraps(action)
+    def once(view: Any, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> Response:
+        key = request.headers.get(HEADER)
+        if key is None:
+            return action(view, request, *args, **kwargs)
+        _check(key)
+        _forget_expired()
+        with transaction.atomic():
+            kept, is_new = _reserve(request, key)
+            if not is_new:
+                return _replay(kept, request)
+            response = action(view, request, *args, **kwargs)
+            _keep(kept, response)
+            return response
+
+    return once
+
+
+def _check(key: str) -> None:
+    if not 1 <= len(key) <= MAX_LENGTH or not (key.isascii() and key.isprintable()):
+        message = _("An Idempotency-Key is 1 to 255 printable ASCII characters; a random UUID is a good one.")
+        raise InvalidInput(message, fields={HEADER: message})
+
+
+def _forget_expired() -> None:
+    """Outside of the change's transaction, and a write only where there is something to forget."""
+    expired = KeptReply.objects.filter(expires_at__lte=clock.now())
+    if expired.exists():
+        expired.delete()
+
+
+def _reserve(request: Request, key: str) -> tuple[KeptReply, bool]:
+    return KeptReply.objects.get_or_create(
+        actor=_actor_key(request),
+        key=key,
+        defaults={"fingerprint": _fingerprint(request), "expires_at": clock.now() + KEPT_FOR},
+    )
+
+
+def _actor_key(request: Request) -> str:
+    if isinstance(request.auth, ApiToken):
+        return f"token:{request.auth.id}"
+    return f"user:{request.user.pk}"
+
+
+def _fingerprint(request: Request) -> str:
+    """The same for the same request; spacing and order of a JSON body do not matter."""
+    body = json.dumps(request.data, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(f"{request.method} {request.get_full_path()}\n{body}".encode()).hexdigest()
+
+
+def _replay(kept: KeptReply, request: Request) -> Response:
+    if kept.fingerprint != _fingerprint(request):
+        raise IdempotencyKeyReused(
+            _("This Idempotency-Key was used for a different request."), evidence={"first_used_at": kept.created_at}
+        )
+    return Response(kept.body, status=kept.status, headers={**kept.headers, REPLAYED: "true"})
+
+
+def _keep(kept: KeptReply, response: Response) -> None:
+    kept.status = response.status_code
+    kept.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+    kept.body = _without_secrets(plain(response.data))
+    kept.save(update_fields=["status", "headers", "body"])
+
+
+def _without_secrets(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    return {name: None if name in SECRETS else value for name, value in body.items()}

@@ -1,0 +1,55 @@
+"""What bodies, queries and replies have in common. Bodies are strict: an unknown or mistyped field is never ignored."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+from rest_framework import serializers
+
+from apps.api.plain import moment
+
+
+class Strict(serializers.Serializer[Any]):
+    """For request bodies and queries."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = sorted(str(name) for name in data if name not in self.fields)
+            if unknown:
+                raise serializers.ValidationError(
+                    {
+                        name: serializers.ErrorDetail(str(_("There is no such field.")), code="unknown")
+                        for name in unknown
+                    }
+                )
+        return super().to_internal_value(data)
+
+
+class Reply(serializers.Serializer[Any]):
+    """For answers only: built from dictionaries, never written to."""
+
+
+class Text(serializers.CharField):
+    """A JSON string; numbers are not taken for text. NUL is refused since PostgreSQL cannot hold it."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Whole(serializers.IntegerField):
+    """A JSON integer; neither text nor 1.0."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if isinstance(data, bool) or not isinstance(data, int):
+            self.fail("invalid")
+        return data
+
+
+class Moment(serializers.DateTimeField):
+    """RFC 3339 in UTC with milliseconds."""
+
+    def to_representation(self, value: datetime | None) -> str | None:  # type: ignore[override]
+        return moment(value)
