@@ -117,3 +117,9 @@ void sim_uuid_text(const unsigned char u[16], char out[41]) {
   snprintf(out, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
            u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
+
+uint64_t sim_link_bps(const struct sim_card_model *model) {
+  uint64_t lane_bps = 984615385ull; /* generation 3: 8 GT/s, 128 of 130 bits; doubles with each generation */
+  for (uint32_t generation = 3; generation < model->pcie_gen && generation < 7; generation++) lane_bps *= 2;
+  return lane_bps * model->pcie_width / 10 * 8;
+}

@@ -15,4 +15,7 @@ void sim_card_uuid(uint64_t seed, uint32_t index, unsigned char uuid[16]);
 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", 41 bytes with the final zero. */
 void sim_uuid_text(const unsigned char uuid[16], char out[41]);
 
+/* Useful rate of the host link, bytes per second: the lanes' raw rate, of which protocol leaves about 80 %. */
+uint64_t sim_link_bps(const struct sim_card_model *model);
+
 #endif

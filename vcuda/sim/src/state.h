@@ -127,7 +127,7 @@ struct sim_card {
   struct sim_card_model model;
   unsigned char uuid[16];
   uint32_t index, health;
-  uint32_t xid, pad;
+  uint32_t xid, xid_count; /* newest critical event, and how many there have been */
   uint64_t rng;
   uint64_t front_ns; /* the card is simulated up to here */
   /* compute engine */
@@ -210,13 +210,13 @@ struct sim_node {
   char boot_id[40];
   struct sim_options options;
   pthread_mutex_t lock;
-  uint64_t order;
+  uint64_t order, started_ns;
   uint32_t proc_high, thread_high, ctx_high, stream_high, event_high, event_free;
   uint32_t repairs, reclaims;
   uint32_t kernel_cost_count;
   uint32_t kernel_cost_generation; /* read without the lock (acquire) by the launch path */
   uint32_t fault_count;            /* read without the lock (relaxed) by every call */
-  uint32_t pad;
+  uint32_t events_word;            /* futex: bumped with every xid_count */
   struct sim_clock clock;
   struct sim_fault faults[SIM_MAX_FAULTS];
   struct sim_kernel_cost kernel_costs[SIM_MAX_KERNEL_COSTS];

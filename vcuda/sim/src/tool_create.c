@@ -136,6 +136,7 @@ static void fill(struct sim_node *node, const struct plan *plan) {
   node->size = sizeof *node;
   node->options = plan->options;
   node->event_free = SIM_NONE;
+  node->started_ns = start;
   node->clock = (struct sim_clock){.now_ns = start, .turn = SIM_NONE, .hold = plan->hold};
   sim_boot_id(node->boot_id);
   init_lock(&node->lock);

@@ -6,6 +6,7 @@
 #include "books.h"
 #include "engine.h"
 #include "tool.h"
+#include "util.h"
 
 static int number(const char *text, uint32_t *out) {
   char *end;
@@ -64,7 +65,12 @@ static int set_health(struct sim_handle *handle, int argc, char **argv) {
   sim_lock(handle);
   sim_advance_all(handle);
   handle->node->cards[index].health = health;
-  handle->node->cards[index].xid = xid;
+  if (xid) {
+    handle->node->cards[index].xid = xid;
+    handle->node->cards[index].xid_count++;
+    __atomic_add_fetch(&handle->node->events_word, 1, __ATOMIC_RELEASE); /* partner: nvmlEventSetWait */
+    sim_futex_wake(&handle->node->events_word, INT32_MAX);
+  }
   for (uint32_t i = 0; i < handle->node->proc_high; i++) sim_notify(handle, i);
   sim_unlock(handle);
   printf("card %u is now %s\n", index, names[health]);
