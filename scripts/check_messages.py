@@ -9,7 +9,21 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 CATALOGUE = Path("locale/zh_Hans/LC_MESSAGES/django.po")
-COLLECT = ["makemessages", "-l", "zh_Hans", "--no-location", "--no-obsolete", "-i", "build", "-i", "node_modules", "-i", ".venv", "-i", "var"]
+COLLECT = [
+    "makemessages",
+    "-l",
+    "zh_Hans",
+    "--no-location",
+    "--no-obsolete",
+    "-i",
+    "build",
+    "-i",
+    "node_modules",
+    "-i",
+    ".venv",
+    "-i",
+    "var",
+]
 
 
 def entries(text: str) -> dict[str, str]:
