@@ -1,0 +1,7 @@
+"""Websockets of the pages."""
+
+from django.urls import path
+
+from apps.dashboard.live.consumer import LiveConsumer
+
+websocket_urlpatterns = [path("ws/live", LiveConsumer.as_asgi())]

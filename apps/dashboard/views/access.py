@@ -1,0 +1,24 @@
+"""Who may see a page at all; the selectors decide what is on it."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+
+from apps.accounts.actors import actor_of
+from apps.audit.context import Actor
+
+P = ParamSpec("P")
+
+
+def page(view: Callable[Concatenate[HttpRequest, Actor, P], HttpResponse]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """A page of a signed-in person: the view is given the actor, and nothing is kept by caches."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        return view(request, actor_of(request), *args, **kwargs)
+
+    return login_required(never_cache(wrapped))
