@@ -1,0 +1,194 @@
+"""Memory limits through the simulated driver: every family, every way to die, and what the program is told."""
+
+from __future__ import annotations
+
+import unittest
+
+from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, ShimTest
+
+
+class Limits(ShimTest):
+    def test_allocating_past_the_limit_answers_out_of_memory_and_the_program_lives(self) -> None:
+        probe = self.probe(self.node.claim(memory=2 * GIB))
+        free = probe.answer("info")[1]
+        self.assertEqual(probe.ask("alloc", 0, free), 0)
+        self.assertEqual(probe.ask("alloc", 1, 1), OUT_OF_MEMORY)
+        self.assertEqual(self.node.used(), 2 * GIB)
+        self.assertEqual(probe.ask("free", 0), 0)
+        self.assertEqual(probe.ask("alloc", 1, free // 2), 0)
+        self.assertLessEqual(self.node.peak(), 2 * GIB)
+
+    def test_the_card_is_charged_exactly_what_the_ledger_says(self) -> None:
+        claim = self.node.claim(memory=4 * GIB)
+        probe = self.probe(claim)
+        sizes = [1, 512, 1000, 300_000, 1_048_575, 1_048_576, 2 * MIB, 2 * MIB + 1, 100 * MIB, 333_333_333]
+        for index, size in enumerate(sizes):
+            self.assertEqual(probe.ask("alloc", index, size), 0)
+            self.assertEqual(claim.reserved(), self.node.used(), f"after allocating {size} bytes")
+        for index, size in enumerate(sizes):
+            self.assertEqual(probe.ask("free", index), 0)
+            self.assertEqual(claim.reserved(), self.node.used(), f"after freeing {size} bytes")
+
+    def test_pitched_and_managed_memory_count(self) -> None:
+        claim = self.node.claim(memory=1 * GIB)
+        probe = self.probe(claim)
+        self.assertEqual(probe.ask("pitch", 0, 1000, 100_000), 0)
+        self.assertEqual(probe.ask("managed", 1, 200 * MIB), 0)
+        self.assertEqual(claim.reserved(), self.node.used())
+        self.assertEqual(probe.ask("managed", 2, 600 * MIB), OUT_OF_MEMORY)
+        self.assertEqual(probe.ask("pitch", 2, 1 << 20, 1 << 20), OUT_OF_MEMORY)
+        self.assertEqual([probe.ask("free", 0), probe.ask("free", 1)], [0, 0])
+        self.assertEqual(claim.reserved(), self.node.used())
+
+    def test_absurd_sizes_do_not_wrap_the_books(self) -> None:
+        claim = self.node.claim(memory=1 * GIB)
+        probe = self.probe(claim)
+        before = claim.reserved()
+        for size in (2**64 - 1, 2**63, 2**56 + 1, 2**40):
+            self.assertEqual(probe.ask("alloc", 0, size), OUT_OF_MEMORY)
+        self.assertEqual(probe.ask("pitch", 0, 2**63, 2**63), OUT_OF_MEMORY)
+        self.assertEqual(claim.reserved(), before)
+        self.assertEqual(probe.ask("alloc", 0, MIB), 0)
+
+    def test_a_request_that_the_driver_refuses_leaves_no_charge(self) -> None:
+        claim = self.node.claim(memory=8 * GIB)
+        probe = self.probe(claim)
+        before = claim.reserved()
+        self.node.tool("fault", "fail", "cuMemAlloc_v2", "2")
+        self.assertEqual(probe.ask("alloc", 0, GIB), OUT_OF_MEMORY)
+        self.assertEqual(claim.reserved(), before)
+        self.assertEqual(claim.ledger.device(0).denied_count, 0, "the driver refused, not the limit")
+        self.assertEqual(probe.ask("alloc", 0, 0), INVALID_VALUE)
+        self.assertEqual(probe.ask("alloc", 0, GIB), 0)
+
+    def test_an_unknown_pointer_goes_to_the_driver_and_its_answer_comes_back(self) -> None:
+        claim = self.node.claim()
+        probe = self.probe(claim)
+        self.assertEqual(probe.ask("alloc", 0, GIB), 0)
+        before = claim.reserved()
+        self.assertEqual(probe.ask("freeptr", 0x1234_5678_0000), INVALID_VALUE)
+        self.assertEqual(probe.ask("free", 0), 0)
+        self.assertEqual(probe.ask("free", 0), INVALID_VALUE, "a double free is the driver's to refuse")
+        self.assertEqual(claim.reserved(), before - GIB)
+
+    def test_a_failed_free_keeps_the_block_charged(self) -> None:
+        claim = self.node.claim()
+        probe = self.probe(claim)
+        self.assertEqual(probe.ask("alloc", 0, GIB), 0)
+        before = claim.reserved()
+        self.node.tool("fault", "fail", "cuMemFree_v2", "719")
+        self.assertEqual(probe.ask("free", 0), 719)
+        self.assertEqual(claim.reserved(), before)
+        self.assertEqual(probe.ask("free", 0), 0)
+        self.assertEqual(claim.reserved(), before - GIB)
+
+    def test_limits_change_while_the_program_runs(self) -> None:
+        claim = self.node.claim(memory=1 * GIB)
+        probe = self.probe(claim)
+        self.assertEqual(probe.ask("alloc", 0, 2 * GIB), OUT_OF_MEMORY)
+        claim.update(memory_limit=4 * GIB)
+        self.assertEqual(probe.ask("alloc", 0, 2 * GIB), 0)
+        claim.update(memory_limit=1 * GIB)
+        self.assertEqual(probe.ask("alloc", 1, MIB), OUT_OF_MEMORY)
+        self.assertEqual(probe.answer("info"), [0, 0, GIB], "over the limit: nothing is free, nothing wraps")
+
+    def test_an_unlimited_claim_may_fill_the_card(self) -> None:
+        claim = self.node.claim(memory=1 * GIB, flags=0)
+        probe = self.probe(claim)
+        self.assertEqual(probe.ask("alloc", 0, 40 * GIB), 0)
+        _, free, total = probe.answer("info")
+        self.assertEqual(total, self.node.show()["cards"][0]["capacity_bytes"])
+        self.assertEqual(total - free, self.node.used())
+
+    def test_each_card_has_its_own_limit_by_uuid(self) -> None:
+        claim = self.node.claim(cards=(1, 0), memory=2 * GIB)
+        claim.update(0, memory_limit=1 * GIB)
+        probe = self.probe(claim, device=1)
+        self.assertEqual(probe.answer("total", 0), [0, 2 * GIB])
+        self.assertEqual(probe.answer("total", 1), [0, 1 * GIB])
+        self.assertEqual(probe.ask("alloc", 0, 1500 * MIB), OUT_OF_MEMORY)
+        self.assertEqual(probe.ask("init", 0), 0)
+        self.assertEqual(probe.ask("alloc", 0, 1500 * MIB), 0)
+
+    def test_the_denied_are_counted(self) -> None:
+        claim = self.node.claim(memory=1 * GIB)
+        probe = self.probe(claim)
+        probe.ask("alloc", 0, 2 * GIB)
+        device = claim.ledger.device(0)
+        self.assertEqual((device.denied_count, device.denied_bytes), (1, 2 * GIB))
+
+
+class Contexts(ShimTest):
+    def test_a_context_is_charged_what_it_really_takes(self) -> None:
+        claim = self.node.claim()
+        probe = self.probe(claim)
+        overhead = self.node.used()
+        self.assertGreater(overhead, 0)
+        self.assertEqual(claim.reserved(), overhead)
+        self.assertEqual(claim.ledger.device(0).overhead_bytes, overhead, "learned for the next process")
+        self.assertEqual(probe.ask("alloc", 0, 64 * MIB), 0)
+        self.assertEqual(probe.ask("release", 0), 0)
+        self.assertEqual((claim.reserved(), self.node.used()), (0, 0), "its blocks went with it")
+
+    def test_a_context_that_does_not_fit_is_refused(self) -> None:
+        claim = self.node.claim(memory=600 * MIB)
+        first = self.probe(claim)
+        self.assertEqual(first.ask("alloc", 0, 300 * MIB), 0)
+        second = self.probe(claim, device=None)
+        self.assertEqual(second.ask("init", 0), OUT_OF_MEMORY)
+        self.assertLessEqual(self.node.peak(), 600 * MIB)
+        self.assertEqual(first.ask("free", 0), 0)
+        self.assertEqual(second.ask("init", 0), 0)
+
+    def test_retaining_twice_costs_once(self) -> None:
+        claim = self.node.claim()
+        probe = self.probe(claim)
+        before = claim.reserved()
+        self.assertEqual(probe.ask("retain", 0), 0)
+        self.assertEqual(probe.ask("create", 0), 0)
+        self.assertEqual(claim.reserved(), before)
+        self.assertEqual(probe.ask("destroy"), 0)
+        self.assertEqual(probe.ask("release", 0), 0)
+        self.assertEqual(claim.reserved(), before)
+        self.assertEqual(probe.ask("release", 0), 0)
+        self.assertEqual(claim.reserved(), 0)
+
+    def test_a_reset_gives_the_blocks_back(self) -> None:
+        claim = self.node.claim()
+        probe = self.probe(claim)
+        before = claim.reserved()
+        self.assertEqual(probe.ask("alloc", 0, GIB), 0)
+        self.assertEqual(probe.ask("reset", 0), 0)
+        self.assertEqual(claim.reserved(), before)
+
+
+class Answers(ShimTest):
+    def test_total_and_free_are_those_of_the_claim(self) -> None:
+        claim = self.node.claim(memory=8 * GIB)
+        probe = self.probe(claim)
+        self.assertEqual(probe.answer("total", 0), [0, 8 * GIB])
+        self.assertEqual(probe.answer("info"), [0, 8 * GIB - claim.reserved(), 8 * GIB])
+
+    def test_a_limit_above_the_card_shows_the_card(self) -> None:
+        probe = self.probe(self.node.claim(memory=1 << 50))
+        self.assertEqual(probe.answer("total", 0)[1], self.node.show()["cards"][0]["capacity_bytes"])
+
+    def test_free_is_never_more_than_is_really_free(self) -> None:
+        greedy = self.probe(self.node.claim("greedy", memory=79 * GIB))
+        self.assertEqual(greedy.ask("alloc", 0, 76 * GIB), 0)
+        probe = self.probe(self.node.claim("late", memory=8 * GIB))
+        _, free, total = probe.answer("info")
+        card = self.node.show()["cards"][0]
+        self.assertEqual(total, 8 * GIB)
+        self.assertEqual(free, card["capacity_bytes"] - card["used_bytes"])
+
+    def test_the_neighbour_does_not_show(self) -> None:
+        neighbour = self.probe(self.node.claim("neighbour", memory=20 * GIB))
+        self.assertEqual(neighbour.ask("alloc", 0, 10 * GIB), 0)
+        claim = self.node.claim("own", memory=8 * GIB)
+        probe = self.probe(claim)
+        self.assertEqual(probe.answer("info"), [0, 8 * GIB - claim.reserved(), 8 * GIB])
+
+
+if __name__ == "__main__":
+    unittest.main()
