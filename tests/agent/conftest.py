@@ -139,7 +139,7 @@ class Site:
 
     async def agent(self, *, simulated: bool = True) -> Agent:
         """Started and ready: its socket answers. Again, after the first has ended: a restart on the same state."""
-        options = ["--sim-node", self.sim_node] if simulated else []
+        options: list[str | Path] = ["--sim-node", self.sim_node] if simulated else []
         return await self._stack.enter_async_context(running_agent(self.place, *options))
 
     async def claim(self, agent: Agent, name: str, **part: Any) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Final
 LOWEST, HIGHEST = 0.1, 8.0
 _SECOND: Final = 1_000_000_000
 _DELAY_NS: Final = 100_000_000  # how old the driver's figure is when we read it: one tick
-_TOLERANCE: Final = 0.10  # of the card: claims and card must agree that well, or the figures are not believed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +40,3 @@ def correct(m: float, window: Window) -> float:
 def telling(window: Window) -> bool:
     idle = window.charged_ns < 0.01 * window.length_ns and window.measured_ns <= 0.02 * window.length_ns
     return not (idle or window.unmeasured or not window.coherent or window.share <= 0)
-
-
-def coherent(processes: float, card: float) -> bool:
-    """Whether the sum over processes and the figure of the card (both 0 to 1) can be two views of one thing."""
-    return abs(processes - card) <= _TOLERANCE

@@ -129,21 +129,20 @@ def _watch(card: CardState, claim: Kept, part: KeptPart) -> None:
 
 
 def _balance(claim: Kept, part: KeptPart, measured: Measured | None) -> None:
-    """A window of the driver has ended: compare books and measurement. `measured` is None after a missed one."""
+    """A window of the driver has ended: compare books and measurement. `measured` is None after a long gap."""
     window = part.window
     charged = claim.now.pages[part.index].device.charged_ns if claim.now else None
     if measured and charged is not None and window.charged_ns is not None and part.compute_limited:
-        together = sum(measured.percents.values()) / 100
         part.m = balance.correct(
             part.m,
             balance.Window(
                 length_ns=measured.length_ns,
                 charged_ns=charged - window.charged_ns,
-                measured_ns=sum(measured.percents.get(pid, 0) for pid in part.pids) * measured.length_ns // 100,
+                measured_ns=sum(measured.busy_ns.get(pid, 0) for pid in part.pids),
                 share=part.record.share / 1000,
                 largest_est_ns=int(window.largest_est_ns),
                 unmeasured=window.unmeasured or window.unmeasured_before,
-                coherent=measured.card is None or balance.coherent(together, measured.card / 100),
+                coherent=measured.coherent,
             ),
         )
     window.charged_ns = charged

@@ -23,6 +23,7 @@ _ARCHITECTURES = {
     2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing",
     7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
 }  # fmt: skip
+_CORES_64 = {(6, 0), (7, 0), (7, 2), (7, 5), (8, 0)}  # compute capabilities with 64 cores to a multiprocessor, not 128
 
 
 class NvidiaMl:
@@ -33,9 +34,9 @@ class NvidiaMl:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             raise Unavailable(
-                f"The NVIDIA driver does not start: {error}.",
+                f"The driver does not start: {error}.",
                 code="driver_unavailable",
-                hint="Is the kernel module loaded?",
+                hint="Check it with `nvidia-smi`, or `tessera-sim show` for a simulated node.",
             ) from None
         self._handles: dict[str, Any] = {}
 
@@ -154,7 +155,7 @@ def _attributes(handle: Any) -> dict[str, Any]:
     wanted = {
         "architecture": _ARCHITECTURES.get(_ask(pynvml.nvmlDeviceGetArchitecture, handle) or 0),
         "compute_capability": capability and f"{capability[0]}.{capability[1]}",
-        "multiprocessors": _multiprocessors(handle),
+        "multiprocessors": _multiprocessors(handle, capability),
         "driver_version": _ask(pynvml.nvmlSystemGetDriverVersion),
         "cuda_version": cuda and f"{cuda // 1000}.{cuda % 1000 // 10}",
         "pci": pci and pci.busId,
@@ -164,9 +165,12 @@ def _attributes(handle: Any) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def _multiprocessors(handle: Any) -> int | None:
-    attributes = _ask(pynvml.nvmlDeviceGetAttributes_v2, handle)  # told for MIG-capable cards only
-    return attributes and int(attributes.multiprocessorCount)
+def _multiprocessors(handle: Any, capability: Any) -> int | None:
+    """NVML tells the cores; how many make a multiprocessor is a matter of the architecture (CUDA programming guide)."""
+    cores = _ask(pynvml.nvmlDeviceGetNumGpuCores, handle)
+    if cores is None or capability is None:
+        return None
+    return int(cores) // (64 if tuple(capability) in _CORES_64 else 128)
 
 
 def _bytes(value: Any) -> int | None:

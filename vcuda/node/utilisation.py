@@ -1,7 +1,7 @@
 """The driver's figures per process, made steady: which window is new, what holds between windows, who is idle. Pure.
 
-The driver measures in windows of its own (a sixth of a second on most cards) and answers "nothing" both when no new
-window has ended and when nobody was busy in it; the card's own figure tells the two apart.
+The driver measures in windows of its own (a sixth of a second on most cards), lists only processes that were busy in one, and answers
+"nothing" both when no new window has ended and when nobody was busy in it; the card's own figure tells the two apart.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import Final
 from vcuda.node.nvml import Busy, Look
 
 _SECOND: Final = 1_000_000_000
-_LONGEST_NS: Final = 1_500_000_000  # a longer gap between windows hides some: they are not added up
+_LONGEST_NS: Final = 1_500_000_000  # a longer gap may hide windows that were lost: books are not compared over it
+_TOLERANCE: Final = 10  # points of the card between it and the sum of its processes
+_SAME_US: Final = 10_000  # stamps of one window differ by microseconds from call to call; windows are far longer
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A window of the driver that has ended since the last look. Per cent by process id, and for the whole card."""
+    """The time between two windows' ends, whole windows only. GPU time in ns by process id."""
 
     length_ns: int
-    percents: Mapping[int, int]
-    card: int | None
+    busy_ns: Mapping[int, int]
+    coherent: bool  # in the newest window, the processes and the card's own figure can be two views of one thing
 
 
 @dataclass(slots=True)
@@ -30,33 +32,52 @@ class Utilisation:
     """One card."""
 
     supported: bool = True
-    percents: Mapping[int, int] = field(default_factory=dict)
+    percents: Mapping[int, int] = field(default_factory=dict)  # of the newest window; empty when the card is idle
     newest_us: int = 0  # end of the newest window seen, in the driver's clock
     _seen_ns: int = 0
-    _chained: bool = False  # the window before the newest one was seen, too
+    _window_us: int | None = None  # length of the driver's windows: the shortest gap between two
 
     def feed(self, look: Look, now_ns: int) -> Measured | None:
-        """Take a look at node time `now_ns`; a whole window that has just ended, or None."""
+        """Take a look at node time `now_ns`; what was measured since the last new window, or None when there is nothing new."""
         if look.busy is None:
             self.supported = bool(look.fault)
             return None
-        new = [sample for sample in look.busy if sample.at_us > self.newest_us]
-        if new:
-            return self._advance(new, look, now_ns)
+        windows = _windows([sample for sample in look.busy if sample.at_us > self.newest_us + _SAME_US])
+        if windows:
+            return self._advance(windows, look.percent, now_ns)
         if look.percent == 0 or now_ns - self._seen_ns > _SECOND:
-            self.percents, self._chained = {}, False
+            self.percents = {}
         return None
 
     def of(self, pids: Collection[int]) -> int | None:
         """Per cent of the card that these processes use together; None where the driver does not tell."""
         return min(100, sum(self.percents.get(pid, 0) for pid in pids)) if self.supported else None
 
-    def _advance(self, new: Sequence[Busy], look: Look, now_ns: int) -> Measured | None:
-        newest = max(sample.at_us for sample in new)
-        length = (newest - self.newest_us) * 1000
-        ordered = sorted(new, key=lambda sample: sample.at_us)
-        self.supported = True
-        self.percents = {sample.pid: sample.percent for sample in ordered}
-        whole = self._chained and 0 < length <= _LONGEST_NS
-        self.newest_us, self._seen_ns, self._chained = newest, now_ns, True
-        return Measured(length, self.percents, look.percent) if whole else None
+    def _advance(self, windows: Mapping[int, Mapping[int, int]], card: int | None, now_ns: int) -> Measured | None:
+        before, busy = self.newest_us, dict[int, int]()
+        for end_us, percents in windows.items():
+            length_us = self._length(end_us - self.newest_us) if self.newest_us else 0
+            for pid, percent in percents.items():
+                busy[pid] = busy.get(pid, 0) + percent * length_us * 10
+            self.newest_us, self.percents = end_us, percents
+        self.supported, self._seen_ns = True, now_ns
+        length = (self.newest_us - before) * 1000
+        if not before or length > _LONGEST_NS:
+            return None
+        return Measured(length, busy, card is None or abs(sum(self.percents.values()) - card) <= _TOLERANCE)
+
+    def _length(self, gap_us: int) -> int:
+        """Of a window that ended `gap_us` after the one before it: windows in which nobody was busy are not listed."""
+        self._window_us = min(gap_us, self._window_us or gap_us)
+        return self._window_us
+
+
+def _windows(samples: Sequence[Busy]) -> dict[int, dict[int, int]]:
+    """Per cent by process, by window (named by its end), oldest first."""
+    windows: dict[int, dict[int, int]] = {}
+    end = 0
+    for sample in sorted(samples, key=lambda sample: sample.at_us):
+        if not windows or sample.at_us > end + _SAME_US:
+            end = sample.at_us
+        windows.setdefault(end, {})[sample.pid] = sample.percent
+    return windows

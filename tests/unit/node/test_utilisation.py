@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from vcuda.node.nvml import Busy, Look
 from vcuda.node.utilisation import Utilisation
 
@@ -17,20 +19,58 @@ def quiet(card: int = 50) -> Look:
     return Look(percent=card, busy=[])
 
 
-def test_a_window_that_follows_one_is_whole() -> None:
+def test_what_is_between_two_windows_ends_is_measured() -> None:
     card = Utilisation()
     assert card.feed(look(10, {1: 30}), 1000 * MS) is None
-    measured = card.feed(look(11, {1: 40, 2: 20}), 1200 * MS)
+    measured = card.feed(look(11, {1: 40, 2: 20}, card=60), 1200 * MS)
     assert measured is not None
     assert measured.length_ns == WINDOW_US * 1000
-    assert measured.percents == {1: 40, 2: 20}
+    assert measured.busy_ns == {1: WINDOW_US * 400, 2: WINDOW_US * 200}
+    assert measured.coherent
 
 
-def test_the_same_window_twice_is_not_new() -> None:
+def test_a_late_look_that_finds_two_windows_adds_them_up() -> None:
     card = Utilisation()
     card.feed(look(10, {1: 30}), 1000 * MS)
-    assert card.feed(look(10, {1: 30}), 1100 * MS) is None
+    both = Look(percent=80, busy=[Busy(1, 80, 12 * WINDOW_US), Busy(1, 20, 11 * WINDOW_US)])
+    measured = card.feed(both, 1300 * MS)
+    assert measured is not None
+    assert measured.busy_ns == {1: WINDOW_US * 1000}
+    assert card.of({1}) == 80
+
+
+def test_windows_in_which_nobody_was_busy_count_as_idle_time() -> None:
+    card = Utilisation()
+    card.feed(look(10, {1: 50}), 1000 * MS)
+    card.feed(look(11, {1: 50}), 1200 * MS)
+    measured = card.feed(look(15, {1: 50}), 1900 * MS)
+    assert measured is not None
+    assert measured.length_ns == 4 * WINDOW_US * 1000
+    assert measured.busy_ns == {1: WINDOW_US * 500}
+
+
+def test_the_same_window_stamped_a_little_later_is_not_new() -> None:
+    card = Utilisation()
+    card.feed(look(10, {1: 30}), 1000 * MS)
+    again = Look(percent=50, busy=[Busy(1, 30, 10 * WINDOW_US + 40)])
+    assert card.feed(again, 1100 * MS) is None
     assert card.newest_us == 10 * WINDOW_US
+
+
+def test_processes_of_one_window_stay_together_whatever_the_jitter() -> None:
+    card = Utilisation()
+    card.feed(look(10, {1: 30}), 1000 * MS)
+    card.feed(Look(percent=50, busy=[Busy(1, 30, 11 * WINDOW_US), Busy(2, 25, 11 * WINDOW_US + 3)]), 1200 * MS)
+    assert card.percents == {1: 30, 2: 25}
+
+
+@pytest.mark.parametrize(("card_percent", "coherent"), [(55, True), (60, True), (61, False), (39, False)])
+def test_processes_and_card_must_agree_within_ten_points(card_percent: int, coherent: bool) -> None:
+    card = Utilisation()
+    card.feed(look(10, {1: 50}), 1000 * MS)
+    measured = card.feed(look(11, {1: 30, 2: 20}, card=card_percent), 1200 * MS)
+    assert measured is not None
+    assert measured.coherent == coherent
 
 
 def test_figures_hold_until_the_next_window() -> None:
@@ -53,14 +93,6 @@ def test_figures_do_not_hold_for_more_than_a_second() -> None:
     card.feed(look(10, {1: 30}), 1000 * MS)
     card.feed(quiet(), 2100 * MS)
     assert card.of({1}) == 0
-
-
-def test_the_first_window_after_idleness_is_not_taken_for_a_long_one() -> None:
-    card = Utilisation()
-    card.feed(look(10, {1: 30}), 1000 * MS)
-    card.feed(quiet(card=0), 1100 * MS)
-    assert card.feed(look(15, {1: 30}), 1900 * MS) is None
-    assert card.feed(look(16, {1: 30}), 2000 * MS) is not None
 
 
 def test_a_gap_of_seconds_is_not_added_up() -> None:
