@@ -1,16 +1,11 @@
-"""What every test may use: people and tenants (`world`), a clock that stands still until told, a state folder of its own."""
+"""What every test may use: people and tenants (`world`), a clock that stands still until told."""
 
-import os
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-# Before Django reads its settings: tests never touch the state folder of a Tessera that runs here.
-os.environ["TESSERA_STATE"] = tempfile.mkdtemp(prefix="tessera-tests-")
-
 import pytest
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django import Settings
 
 from apps.core import clock
 from tests.factories import World
@@ -44,7 +39,7 @@ def world(db: None) -> World:
 
 
 @pytest.fixture
-def bell_dir(settings: SettingsWrapper, tmp_path: Path) -> Path:
+def bell_dir(settings: Settings, tmp_path: Path) -> Path:
     """A bell folder for this test alone."""
     settings.BELL_DIR = tmp_path / "bells"
     return settings.BELL_DIR

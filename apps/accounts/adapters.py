@@ -5,5 +5,5 @@ from django.http import HttpRequest
 
 
 class ClosedAccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
-    def is_open_for_signup(self, request: HttpRequest) -> bool:
+    def is_open_for_signup(self, _request: HttpRequest) -> bool:
         return False

@@ -36,5 +36,5 @@ class Event(models.Model):
             raise TypeError("audit events are never changed")
         super().save(*args, **kwargs)
 
-    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+    def delete(self, *_args: Any, **_kwargs: Any) -> tuple[int, dict[str, int]]:
         raise TypeError("audit events are never deleted")

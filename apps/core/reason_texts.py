@@ -1,4 +1,4 @@
-"""The texts of `core.reasons`, by code."""
+"""The texts of `core.reasons`, by code; `code:dimension` where a dimension of the quota needs its own words."""
 
 from django.utils.translation import gettext_lazy as _
 
@@ -19,6 +19,20 @@ _REASONS = (
         _("It starts by itself when something of {tenant} ends. Choose a smaller share to start sooner."),
     ),
     Reason(
+        "waiting_quota:running",
+        _WAITING,
+        _("Waiting for a place in {tenant}"),
+        _("{tenant} already runs {used} of at most {limit} at once."),
+        _("It starts by itself when something of {tenant} ends."),
+    ),
+    Reason(
+        "waiting_quota:running_per_user",
+        _WAITING,
+        _("Waiting for one of yours to end"),
+        _("You already run {used} of at most {limit} at once in {tenant}."),
+        _("Stop one of yours, and this starts by itself."),
+    ),
+    Reason(
         "waiting_turn",
         _WAITING,
         _("Waiting for its turn"),
@@ -37,9 +51,9 @@ _REASONS = (
     Reason(
         "waiting_machine",
         _WAITING,
-        _("Waiting for CPU or RAM"),
-        _("No machine has room for {cpu_milli} CPU cores and {ram_bytes} of RAM now."),
-        _("It starts by itself when somebody stops."),
+        _("Waiting for RAM"),
+        _("This needs {ram_bytes} of RAM; {room_bytes} is not promised to anybody."),
+        _("It starts by itself when somebody stops. Ask for less RAM to start sooner."),
     ),
     # Never
     Reason(
@@ -55,10 +69,8 @@ _REASONS = (
         "never_fits_machine",
         _ERROR,
         _("Larger than any machine"),
-        _(
-            "This needs {asked_milli} CPU cores and {asked_bytes} of RAM; there are {largest_milli} cores and {largest_bytes}."
-        ),
-        _("Ask for less CPU or RAM."),
+        _("This needs {asked_bytes} of RAM; the largest machine has {largest_bytes}."),
+        _("Ask for less RAM."),
     ),
     Reason(
         "never_fits_quota",
@@ -66,6 +78,20 @@ _REASONS = (
         _("Larger than the quota"),
         _("This needs {asked} of {dimension}; the quota of {tenant} is {limit} in all."),
         _("Choose a smaller share, or ask a manager of {tenant} for more quota."),
+    ),
+    Reason(
+        "never_fits_quota:running",
+        _ERROR,
+        _("Nothing may run here"),
+        _("The quota of {tenant} lets nothing run."),
+        _("Ask a manager of {tenant} for a quota."),
+    ),
+    Reason(
+        "never_fits_quota:running_per_user",
+        _ERROR,
+        _("Nothing may run here"),
+        _("The quota of {tenant} lets nobody run anything."),
+        _("Ask a manager of {tenant} for a quota."),
     ),
     Reason(
         "no_quota",
@@ -227,6 +253,22 @@ _REASONS = (
         _("Not kept apart"),
         _("All experiments run under the account that started Tessera and can read each other's files."),
         _("Start Tessera as root to have accounts kept apart."),
+    ),
+    Reason(
+        "no_cgroup_limits",
+        _WARNING,
+        _("CPU and RAM are not limited"),
+        _(
+            "This machine lets Tessera make no control groups: what experiments take of CPU and RAM is promised, not enforced."
+        ),
+        _("Start Tessera as root on a machine with control groups."),
+    ),
+    Reason(
+        "no_driver",
+        _WARNING,
+        _("No GPU driver"),
+        _("The node agent found no NVIDIA driver and no simulated one, so there are no GPUs."),
+        _("Install the driver, then restart the node agent."),
     ),
 )
 

@@ -61,8 +61,9 @@ def explain(code: str, evidence: Mapping[str, Any] | None = None) -> Explanation
     """The reason in words, in the current language. An unknown code is shown as it is, never hidden."""
     from apps.core.reason_texts import CATALOGUE, UNKNOWN
 
-    reason = CATALOGUE.get(code, UNKNOWN)
-    shown = _shown({"code": code, **(evidence or {})})
+    facts = {"code": code, **(evidence or {})}
+    reason = CATALOGUE.get(f"{code}:{facts.get('dimension')}") or CATALOGUE.get(code, UNKNOWN)
+    shown = _shown(facts)
     return Explanation(
         code=code,
         severity=reason.severity,

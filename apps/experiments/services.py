@@ -7,7 +7,8 @@ from apps.catalog.models import Environment
 from apps.core.share import Resources
 from apps.experiments.kind import NAME
 from apps.experiments.models import Experiment
-from apps.experiments.verdict import Verdict, preview, refuse_if_no_card_fits
+from apps.experiments.verdict import Verdict, preview, refuse_what_never_fits
+from apps.tenants import policies
 from apps.tenants.models import Tenant
 from apps.workloads import services as workloads
 from apps.workloads.models import Workload
@@ -27,7 +28,8 @@ def request_experiment(
     key: str | None = None,
 ) -> Workload:
     """Admitted, queued or refused in one transaction. The same `key` of the same person returns the same experiment."""
-    refuse_if_no_card_fits(resources)
+    policies.may_run(actor, tenant)  # before anything about the machines is told
+    refuse_what_never_fits(resources)
     workload = workloads.request(
         actor=actor,
         tenant=tenant,

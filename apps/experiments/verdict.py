@@ -1,7 +1,7 @@
 """The verdict before the click: would this start now, wait, or never work, and what would fit instead. Changes nothing."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -9,8 +9,6 @@ from apps.audit.context import Actor
 from apps.catalog.models import Flavour
 from apps.catalog.selectors import flavours
 from apps.cluster import selectors as cluster
-from apps.core.errors import NeverFits
-from apps.core.reasons import explain
 from apps.core.share import Resources
 from apps.quotas import ledger
 from apps.quotas.admission import Amounts, Decision, Kind, decide
@@ -19,6 +17,7 @@ from apps.tenants import policies
 from apps.tenants.models import Tenant
 from apps.workloads.models import Phase, Workload
 from apps.workloads.queue import waiting_for
+from apps.workloads.services import refusal
 
 
 class VerdictKind(StrEnum):
@@ -66,54 +65,52 @@ def _after(line: Line, asked: Amounts) -> Line:
 
 
 def _with_cards(resources: Resources, decision: Decision) -> Decision:
-    """The quota's decision, seen with the cards: what no card could hold is refused, what no card holds now waits."""
-    never = card_refusal(resources)
+    """The quota's decision, seen with the machines: what none could ever hold is refused, what none holds now waits."""
+    never = site_refusal(resources)
     if never is not None:
         return never
-    if resources.gpu is None or decision.kind is not Kind.ADMIT:
+    if decision.kind is not Kind.ADMIT:
+        return decision
+    site = cluster.site()
+    if site is None:
+        return Decision(Kind.WAIT, "cluster_unknown", {"since": "—"})
+    free = max(site.ram - ledger.held_ram(), 0)
+    if resources.ram > free:
+        return Decision(Kind.WAIT, "waiting_machine", {"ram_bytes": resources.ram, "room_bytes": free})
+    if resources.gpu is None:
         return decision
     room = cluster.room(resources.gpu)
-    if not room.known:
-        return Decision(Kind.WAIT, "cluster_unknown", {"since": "—"}, None)
     if room.fits_now:
         return decision
-    nearest = Resources(room.largest, resources.cpu_milli, resources.ram) if room.largest else None
+    nearest = replace(resources, gpu=room.largest) if room.largest else None
     return Decision(Kind.WAIT, "waiting_card", room.evidence, nearest)
 
 
-def card_refusal(resources: Resources) -> Decision | None:
-    """A refusal where no card could ever hold the share, by the mirror; None also where nobody has looked yet: unknown refuses nothing."""
+def site_refusal(resources: Resources) -> Decision | None:
+    """A refusal where no machine or card could ever hold it, by the mirror. None also where nobody has looked yet: unknown refuses nothing.
+
+    CPU refuses nothing either: more cores than there are only make it slower.
+    """
     site = cluster.site()
     if site is None:
         return None
-    if resources.cpu_milli > site.cpu_milli or resources.ram > site.ram:
-        machine = {
-            "asked_milli": resources.cpu_milli,
-            "asked_bytes": resources.ram,
-            "largest_milli": site.cpu_milli,
-            "largest_bytes": site.ram,
-        }
-        fitting = Resources(resources.gpu, min(resources.cpu_milli, site.cpu_milli), min(resources.ram, site.ram))
-        return Decision(Kind.REFUSE, "never_fits_machine", machine, fitting)
+    if resources.ram > site.ram:
+        evidence = {"asked_bytes": resources.ram, "largest_bytes": site.ram}
+        return Decision(Kind.REFUSE, "never_fits_machine", evidence, replace(resources, ram=site.ram))
     if resources.gpu is None:
         return None
     room = cluster.room(resources.gpu)
     if room.ever:
         return None
-    nearest = Resources(room.largest_ever, resources.cpu_milli, resources.ram) if room.largest_ever else None
+    nearest = replace(resources, gpu=room.largest_ever) if room.largest_ever else None
     return Decision(Kind.REFUSE, "never_fits_card" if nearest else "no_cards", room.evidence, nearest)
 
 
-def refuse_if_no_card_fits(resources: Resources) -> None:
-    decision = card_refusal(resources)
+def refuse_what_never_fits(resources: Resources) -> None:
+    """Raises NeverFits with the numbers and the nearest that would fit."""
+    decision = site_refusal(resources)
     if decision is not None:
-        why = explain(decision.reason, decision.evidence)
-        evidence = {
-            **decision.evidence,
-            "reason": decision.reason,
-            "nearest": asdict(decision.nearest) if decision.nearest else None,
-        }
-        raise NeverFits(why.text, hint=why.action, evidence=evidence)
+        raise refusal(decision)
 
 
 def _largest_within(room: Resources | None, choices: Iterable[Flavour]) -> Flavour | None:

@@ -40,6 +40,11 @@ def held() -> QuerySet[Claim]:
     return Claim.objects.filter(settled_at=None).order_by()
 
 
+def held_ram() -> int:
+    """Bytes of RAM promised to everything that is admitted, over all tenants."""
+    return int(held().aggregate(ram=Sum("ram", default=0))["ram"])
+
+
 def _sum(claims: QuerySet[Claim]) -> Amounts:
     totals: dict[str, Any] = claims.aggregate(running=Count("id"), **{name: Sum(name, default=0) for name in AMOUNTS})
     return Amounts(**totals)

@@ -15,14 +15,14 @@ from apps.cluster.specs import Observation
 from apps.core import bells, clock
 from apps.core.errors import Unavailable
 from apps.telemetry import services as telemetry
-from apps.workloads import lease, reach, reconcile, resync, timers
+from apps.workloads import lease, reconcile, resync, timers
 from apps.workloads.queue import admit_all
 from apps.workloads.threads import DatabaseThread
+from apps.workloads.visits import Visits
 from apps.workloads.workqueue import WorkQueue
 
 HEARTBEAT_SECONDS = 15
 UPKEEP_SECONDS = 10
-VISIT_PAUSE = 1.0  # seconds before the gateway is tried again, doubled up to 30
 _log = logging.getLogger(__name__)
 
 
@@ -36,8 +36,7 @@ class Controller:
         self._admission = asyncio.Event()
         self._timer = asyncio.Event()
         self._cards = asyncio.Event()
-        self._visits: dict[UUID, asyncio.Task[None]] = {}
-        self._failed_visits: dict[UUID, int] = {}
+        self._visits = Visits(self._reached, self._unreached, again=self._queue.add)
         self.working = asyncio.Event()  # set once everything that was there has been adopted
 
     async def run(self) -> None:
@@ -53,8 +52,7 @@ class Controller:
                 tasks.create_task(self._again_and_again(self._heartbeat))
                 tasks.create_task(self._again_and_again(self._upkeep))
         finally:
-            for visit in self._visits.values():
-                visit.cancel()
+            await self._visits.close()
             await self._cluster.close()
             await self._rows.close()
             await self._upkeep_rows.close()
@@ -87,6 +85,8 @@ class Controller:
                     self._queue.add(UUID(key))
                 elif topic == bells.ALL:
                     await self._look_at_everything()
+                if topic in ("gateway", bells.ALL):
+                    self._visits.try_now()
             if any(topic.startswith("controller") or topic == bells.ALL for topic in topics):
                 self._admission.set()
                 self._timer.set()
@@ -129,27 +129,17 @@ class Controller:
             self._cards.set()
         if done.settled:
             self._admission.set()
-        if done.answers is not None and workload_id not in self._visits:
-            slug, run = done.answers
-            visit = asyncio.get_running_loop().create_task(self._visit(workload_id, slug, run))
-            self._visits[workload_id] = visit
+        if done.answers is not None:
+            self._visits.begin(workload_id, *done.answers)
         if done.again:
             self._queue.add(workload_id)
 
-    async def _visit(self, workload_id: UUID, slug: str, run: int) -> None:
-        """Open it once through the gateway; when that works it is ready. Waits for the answer, however long the gateway lets it."""
-        try:
-            await reach.through_gateway(slug)
-            await self._rows(reconcile.record_reached, self._fence, workload_id, run)
-            self._failed_visits.pop(workload_id, None)
-            self._timer.set()
-        except Exception as error:
-            failures = self._failed_visits[workload_id] = self._failed_visits.get(workload_id, 0) + 1
-            _log.warning("%s does not answer through the gateway: %s", slug, error)
-            await self._rows(reconcile.record_unreached, self._fence, workload_id, run, str(error))
-            self._queue.add_later(workload_id, min(VISIT_PAUSE * 2 ** (failures - 1), 30))
-        finally:
-            del self._visits[workload_id]
+    async def _reached(self, workload_id: UUID, run: int) -> None:
+        await self._rows(reconcile.record_reached, self._fence, workload_id, run)
+        self._timer.set()
+
+    async def _unreached(self, workload_id: UUID, run: int, problem: str) -> None:
+        await self._rows(reconcile.record_unreached, self._fence, workload_id, run, problem)
 
     async def _admit(self) -> None:
         while True:

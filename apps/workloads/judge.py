@@ -94,6 +94,8 @@ def _present(workload: Workload, seen: Observation) -> Verdict:
     if seen.state is RunState.READY:
         if workload.phase == Phase.READY:
             return Verdict()
+        if workload.reason == "gateway_unavailable":
+            return Verdict(answers=True)  # it stays said until a visit works
         return Verdict(event=Event.SEEN_STARTING, reason="checking_gateway", answers=True)
     if workload.phase == Phase.READY:
         return Verdict()  # the driver looks again after a restart; what was ready stays so until it ends

@@ -43,9 +43,8 @@ class Workload(models.Model):
     slug = models.CharField(max_length=63, unique=True)  # host name under the gateway's domain
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workloads")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="workloads")
-    request_key = models.CharField(
-        max_length=100, null=True, blank=True
-    )  # the same key of the same owner is the same request
+    # The same key of the same owner is the same request. NULL is no key, and equals no other.
+    request_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="+")
     gpu_count = models.PositiveIntegerField(default=0)
     gpu_memory = models.PositiveBigIntegerField(default=0)

@@ -4,6 +4,7 @@ Callers hold the row's lock; what they changed besides the phase they save thems
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from apps.core import bells, clock
@@ -13,17 +14,25 @@ from apps.workloads.states import Event, transition
 PHASE_FIELDS = ("phase", "phase_since", "reason", "evidence", "version")
 
 
-def move(workload: Workload, event: Event, *, reason: str, evidence: Mapping[str, Any] | None = None) -> bool:
-    """Apply `event`. Returns False where nothing that anybody could see has changed."""
-    return _enter(workload, transition(workload.phase, event), reason, dict(evidence or {}))
+def move(
+    workload: Workload,
+    event: Event,
+    *,
+    reason: str,
+    evidence: Mapping[str, Any] | None = None,
+    by_controller: bool = False,
+) -> bool:
+    """Apply `event`. Returns False where nothing that anybody could see has changed. The controller does not wake itself."""
+    phase = transition(workload.phase, event)
+    return _enter(workload, phase, reason, dict(evidence or {}), by_controller)
 
 
 def note(workload: Workload, *, reason: str, evidence: Mapping[str, Any] | None = None) -> bool:
-    """Another reason for being in the same phase: what it waits for, what goes slowly."""
-    return _enter(workload, workload.phase, reason, dict(evidence or {}))
+    """The controller has another reason for the same phase: what it waits for, what goes slowly."""
+    return _enter(workload, workload.phase, reason, dict(evidence or {}), True)
 
 
-def _enter(workload: Workload, phase: str, reason: str, evidence: dict[str, Any]) -> bool:
+def _enter(workload: Workload, phase: str, reason: str, evidence: dict[str, Any], by_controller: bool) -> bool:
     if (phase, reason, evidence) == (workload.phase, workload.reason, workload.evidence):
         return False
     now = clock.now()
@@ -34,27 +43,27 @@ def _enter(workload: Workload, phase: str, reason: str, evidence: dict[str, Any]
     workload.version += 1
     workload.save(update_fields=PHASE_FIELDS)
     if new_stretch:
-        workload.steps.filter(ended_at=None).update(ended_at=now)
-        Step.objects.create(
-            workload=workload,
-            run=workload.run,
-            phase=phase,
-            reason=reason,
-            evidence=evidence,
-            began_at=now,
-            ended_at=now if phase in ENDED else None,
-        )
+        _next_step(workload, now)
     else:
         workload.steps.filter(ended_at=None).update(evidence=evidence)
-    ring(workload)
+    ring(workload, by_controller=by_controller)
     return True
 
 
-def ring(workload: Workload) -> None:
-    """Its page, its owner's list, its tenant's list, and the controller."""
-    bells.ring(
-        f"workload:{workload.id}",
-        f"user:{workload.owner_id}",
-        f"tenant:{workload.tenant_id}",
-        f"controller:{workload.id}",
+def _next_step(workload: Workload, now: datetime) -> None:
+    workload.steps.filter(ended_at=None).update(ended_at=now)
+    Step.objects.create(
+        workload=workload,
+        run=workload.run,
+        phase=workload.phase,
+        reason=workload.reason,
+        evidence=workload.evidence,
+        began_at=now,
+        ended_at=now if workload.phase in ENDED else None,
     )
+
+
+def ring(workload: Workload, *, by_controller: bool = False) -> None:
+    """Its page, its owner's list, its tenant's list, and the controller."""
+    topics = [f"workload:{workload.id}", f"user:{workload.owner_id}", f"tenant:{workload.tenant_id}"]
+    bells.ring(*topics, *([] if by_controller else [f"controller:{workload.id}"]))

@@ -61,13 +61,13 @@ def try_to_admit(workload_id: UUID, tenant_id: UUID) -> Decision | None:
         return None
     decision = decide(workload, path)
     if decision.kind is Kind.ADMIT:
-        move(workload, Event.ADMIT, reason=decision.reason, evidence=decision.evidence)
+        move(workload, Event.ADMIT, reason=decision.reason, evidence=decision.evidence, by_controller=True)
     elif decision.kind is Kind.WAIT:
-        move(workload, Event.QUEUE, reason=decision.reason, evidence=decision.evidence)
+        move(workload, Event.QUEUE, reason=decision.reason, evidence=decision.evidence, by_controller=True)
     else:
         workload.desired = Desired.STOPPED
         workload.save(update_fields=["desired"])
-        move(workload, Event.REFUSE, reason=decision.reason, evidence=decision.evidence)
+        move(workload, Event.REFUSE, reason=decision.reason, evidence=decision.evidence, by_controller=True)
     return decision
 
 

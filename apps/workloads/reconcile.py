@@ -111,8 +111,8 @@ def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
     verdict = judge(row, seen)
     moved = _note_facts(row, seen)
     if verdict.event is not None:
-        reason = verdict.reason or row.reason
-        moved |= move(row, verdict.event, reason=reason, evidence=verdict.evidence if verdict.reason else row.evidence)
+        why = (verdict.reason, verdict.evidence) if verdict.reason else (row.reason, row.evidence)
+        moved |= move(row, verdict.event, reason=why[0], evidence=why[1], by_controller=True)
     if row.phase in ENDED and row.desired == Desired.RUNNING:
         row.desired = Desired.STOPPED  # it ended by itself: a run is wanted once
         row.save(update_fields=["desired"])
@@ -136,7 +136,7 @@ def _note_facts(row: Workload, seen: Observation) -> bool:
         setattr(row, name, value)
     if visible:
         row.version += 1
-        ring(row)
+        ring(row, by_controller=True)
     row.save(update_fields=[*fields, "version"])
     return visible
 
@@ -161,7 +161,7 @@ def record_reached(fence: Fence, workload_id: UUID, run: int) -> bool:
     if row.time_limit_seconds is not None and row.expires_at is None:
         row.start_clock(clock.now())
         row.save(update_fields=["expires_at", "next_due_at"])
-    return move(row, Event.REACHED, reason="ready")
+    return move(row, Event.REACHED, reason="ready", by_controller=True)
 
 
 @transaction.atomic
@@ -181,7 +181,7 @@ def record_removed(fence: Fence, loaded: Loaded) -> None:
         row.deleted_at = clock.now()
         row.version += 1
         row.save(update_fields=["deleted_at", "version"])
-        ring(row)
+        ring(row, by_controller=True)
 
 
 async def reconcile(cluster: Cluster, database: Database, fence: Fence, workload_id: UUID) -> Outcome:

@@ -11,6 +11,7 @@ from apps.quotas import ledger
 from apps.workloads.judge import judge
 from apps.workloads.lease import Fence
 from apps.workloads.models import ENDED, Desired, Phase, Workload
+from apps.workloads.states import transition
 
 _AT_REST = (Phase.DRAFT, Phase.QUEUED, *ENDED)
 _ALIVE = (RunState.WAITING, RunState.PREPARING, RunState.STARTING, RunState.READY, RunState.STOPPING)
@@ -45,7 +46,16 @@ def compare(fence: Fence, seen: Sequence[Observation]) -> tuple[list[UUID], list
 
 
 def _calm(row: Workload, observation: Observation) -> bool:
-    return row.phase == Phase.READY and row.desired == Desired.RUNNING and judge(row, observation).event is None
+    """Whether reconciling the row would change nothing."""
+    if row.desired != Desired.RUNNING or row.phase == Phase.ADMITTED:
+        return False
+    verdict = judge(row, observation)
+    if verdict.answers or verdict.settle:
+        return False
+    if verdict.event is None:
+        return True
+    expected = (transition(row.phase, verdict.event), verdict.reason, verdict.evidence, list(observation.cards))
+    return (row.phase, row.reason, row.evidence, row.cards) == expected
 
 
 def _mark_seen(rows: Sequence[UUID], seen: Iterable[Observation]) -> None:

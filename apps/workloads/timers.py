@@ -31,5 +31,5 @@ def _handle(workload_id: UUID) -> bool:
     # What was read may have been extended meanwhile: the update only strikes the very time that was handled.
     later = row.expires_at if running and row.expires_at and row.expires_at > clock.now() else None
     if Workload.objects.filter(id=workload_id, next_due_at=row.next_due_at).update(next_due_at=later) and running:
-        ring(row)  # the pages begin to warn
+        ring(row, by_controller=True)  # the pages begin to warn
     return False

@@ -14,12 +14,14 @@ from apps.accounts import services as accounts
 from apps.accounts.models import PlatformRole, User
 from apps.audit.context import Actor
 from apps.catalog import services as catalog
+from apps.catalog.models import Environment, Flavour
 from apps.core.share import GIB
 from apps.quotas import services as quotas
 from apps.quotas.models import Quota
 from apps.tenants import services as tenants
 from apps.tenants.models import Role, Tenant, TenantKind
 
+SEED = Actor.system("Tessera (demo)")
 PEOPLE = (
     ("admin", "Ada Operator", PlatformRole.OPERATOR),
     ("mei", "Mei 李梅", PlatformRole.NONE),
@@ -50,27 +52,27 @@ FLAVOURS: tuple[dict[str, Any], ...] = (
     {
         "slug": "small", "name": "Small slice", "name_zh": "小份", "position": 10,
         "description": "For trying things out and small models.", "description_zh": "适合试验和小模型。",
-        "gpu_memory": 4 * GIB, "gpu_compute": 100, "gpu_ceiling": 300, "cpu_milli": 1000, "ram": 4 * GIB,
+        "gpu_memory": 4 * GIB, "gpu_compute": 100, "gpu_ceiling": 300, "cpu_milli": 1000, "ram": 2 * GIB,
     },
     {
         "slug": "medium", "name": "Medium slice", "name_zh": "中份", "position": 20,
         "description": "For everyday development.", "description_zh": "适合日常开发。",
-        "gpu_memory": 8 * GIB, "gpu_compute": 300, "gpu_ceiling": 300, "cpu_milli": 2000, "ram": 8 * GIB,
+        "gpu_memory": 8 * GIB, "gpu_compute": 300, "gpu_ceiling": 300, "cpu_milli": 2000, "ram": 4 * GIB,
     },
     {
         "slug": "large", "name": "Large slice", "name_zh": "大份", "position": 30,
         "description": "For fine-tuning and long runs.", "description_zh": "适合微调和长时间运行。",
-        "gpu_memory": 20 * GIB, "gpu_compute": 600, "gpu_ceiling": 600, "cpu_milli": 4000, "ram": 16 * GIB,
+        "gpu_memory": 20 * GIB, "gpu_compute": 600, "gpu_ceiling": 600, "cpu_milli": 4000, "ram": 8 * GIB,
     },
     {
         "slug": "whole", "name": "Whole GPU", "name_zh": "整卡", "position": 40,
-        "description": "A GPU to yourself.", "description_zh": "独占一张 GPU。",
-        "gpu_memory": 40 * GIB, "gpu_compute": 1000, "gpu_ceiling": 1000, "cpu_milli": 6000, "ram": 24 * GIB,
+        "description": "A GPU to yourself, with all of its memory.", "description_zh": "独占一张 GPU 及其全部显存。",
+        "gpu_memory": 40 * GIB, "gpu_compute": 1000, "gpu_ceiling": 1000, "cpu_milli": 6000, "ram": 12 * GIB,
     },
     {
         "slug": "cpu", "name": "CPU only", "name_zh": "仅 CPU", "position": 50,
         "description": "For preparing data; takes no GPU.", "description_zh": "适合准备数据，不占用 GPU。",
-        "gpu_count": 0, "cpu_milli": 2000, "ram": 4 * GIB,
+        "gpu_count": 0, "cpu_milli": 2000, "ram": 2 * GIB,
     },
 )  # fmt: skip
 
@@ -96,7 +98,7 @@ def _passwords() -> dict[str, str]:
 class Command(BaseCommand):
     help = "Make the demo department, people, quotas and choices; repeat it as often as you like."
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *_args: Any, **_options: Any) -> None:
         with transaction.atomic():
             self._people(_passwords())
             self._tenants()
@@ -132,8 +134,6 @@ class Command(BaseCommand):
                 quotas.set_quota(actor=SEED, tenant=made[slug], limits=limits)
 
     def _catalogue(self) -> None:
-        from apps.catalog.models import Environment, Flavour
-
         if not Environment.objects.filter(slug="notebook").exists():
             catalog.upsert_environment(
                 actor=SEED, slug="notebook", kind="experiment", key="notebook", name="JupyterLab", name_zh="JupyterLab",
@@ -143,9 +143,6 @@ class Command(BaseCommand):
         for flavour in FLAVOURS:
             if not Flavour.objects.filter(slug=flavour["slug"]).exists():
                 catalog.upsert_flavour(actor=SEED, **flavour)
-
-
-SEED = Actor.system("Tessera (demo)")
 
 
 def _tenant(slug: str, name: str, kind: str, parent: Tenant | None) -> Tenant:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 class Command(BaseCommand):
     help = "Run the controller: admission, reconciliation, timers, samples. A second one waits until the first is gone."
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *_args: Any, **_options: Any) -> None:
         folder = Path(settings.STATE_DIR) / "run"
         lease.lock_file(folder)  # waits; SIGTERM ends the wait as it ends any process
         try:

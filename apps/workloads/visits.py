@@ -1,0 +1,76 @@
+"""Visits through the gateway: one at a time per workload, repeated with growing pauses while the gateway does not let them through.
+
+The bell `gateway` (rung when it is back) cuts the pauses short. A visit waits for its answer; nothing polls.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from apps.workloads import reach
+from apps.workloads.lease import LeaseLost
+
+FIRST_PAUSE = 1.0  # seconds after the first failed visit, doubled after each further one
+LONGEST_PAUSE = 30.0
+_log = logging.getLogger(__name__)
+
+
+class Visits:
+    def __init__(
+        self,
+        reached: Callable[[UUID, int], Awaitable[None]],
+        unreached: Callable[[UUID, int, str], Awaitable[None]],
+        *,
+        again: Callable[[UUID], None],
+    ) -> None:
+        self._reached = reached
+        self._unreached = unreached
+        self._again = again  # look at this workload once more; if it still answers, `begin` is called
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._pauses: dict[UUID, asyncio.TimerHandle] = {}
+        self._failures: dict[UUID, int] = {}
+
+    def begin(self, workload_id: UUID, slug: str, run: int) -> None:
+        """Start a visit, unless one is under way or a pause after a failed one is."""
+        if workload_id not in self._tasks and workload_id not in self._pauses:
+            visit = asyncio.get_running_loop().create_task(self._visit(workload_id, slug, run))
+            self._tasks[workload_id] = visit
+
+    def try_now(self) -> None:
+        for workload_id, pause in list(self._pauses.items()):
+            pause.cancel()
+            self._resume(workload_id)
+
+    async def close(self) -> None:
+        for pause in self._pauses.values():
+            pause.cancel()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _visit(self, workload_id: UUID, slug: str, run: int) -> None:
+        try:
+            await reach.through_gateway(slug)
+            await self._reached(workload_id, run)
+            self._failures.pop(workload_id, None)
+        except LeaseLost:
+            return  # whoever keeps the lease notices and ends
+        except Exception as error:
+            await self._failed(workload_id, slug, run, error)
+        finally:
+            del self._tasks[workload_id]
+
+    async def _failed(self, workload_id: UUID, slug: str, run: int, error: Exception) -> None:
+        failures = self._failures[workload_id] = self._failures.get(workload_id, 0) + 1
+        pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
+        _log.warning("%s does not answer through the gateway: %s; again in %.0f s", slug, error, pause)
+        self._pauses[workload_id] = asyncio.get_running_loop().call_later(pause, self._resume, workload_id)
+        try:
+            await self._unreached(workload_id, run, str(error))
+        except Exception as problem:
+            _log.warning("could not note it: %s", problem)
+
+    def _resume(self, workload_id: UUID) -> None:
+        del self._pauses[workload_id]
+        self._again(workload_id)
