@@ -97,6 +97,7 @@ class LocalCluster:
             await asyncio.gather(self._following, return_exceptions=True)
         await asyncio.gather(*(run.let_go() for run in self._runs.values()))
         self._feed.close()
+        groups.remove_empty(self._site.group_bases)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -102,6 +102,7 @@ class Run:
 
     async def _bring_up(self) -> None:
         record = self.record
+        self._refuse_if_stopped()
         record.attempt += 1
         if record.attempt > TRIES:
             raise NotStarted("start_failed", {"problem": f"its runner ends at once, see {self._folder / 'runner.log'}"})
@@ -123,6 +124,7 @@ class Run:
             raise NotStarted(
                 "start_failed", {"problem": f"its runner ended at once, see {self._folder / 'runner.log'}"}
             )
+        self._refuse_if_stopped()  # from here on there is a runner to tell
         self._site.store.save(record)
         numbers = [listener.fileno() for listener in started.sockets.values()]
         started.give(launch.order(record, self._log, prepared.places, prepared.env, numbers))
@@ -141,12 +143,15 @@ class Run:
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise NotStarted(self.record.end_reason, {})
+            self._refuse_if_stopped()
             return task.result()
         finally:
             for each in (task, stop):
                 each.cancel()
+
+    def _refuse_if_stopped(self) -> None:
+        if self._stop.is_set():
+            raise NotStarted(self.record.end_reason, {})
 
     async def _until_answer(self) -> None:
         record = self.record
@@ -174,8 +179,6 @@ class Run:
         if record.grace is not None:
             self._stop.set()
         if self._runner is None and not self._has_begun():
-            if record.grace is not None:
-                raise NotStarted(record.end_reason, {})
             await self._bring_up()
             return
         if record.state in (RunState.PREPARING, RunState.STARTING) and self._has_begun():

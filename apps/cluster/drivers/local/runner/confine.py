@@ -29,7 +29,7 @@ def become(order: dict, status: int) -> NoReturn:  # type: ignore[type-arg]  # t
         os.chdir(order["cwd"])
         _signals()
         environment = {**order["env"], "LISTEN_PID": str(os.getpid())}
-        os.execvpe(order["argv"][0], order["argv"], environment)
+        os.execvpe(order["argv"][0], order["argv"], environment)  # noqa: S606 - a list, never a shell string
     except BaseException as error:
         number = getattr(error, "errno", None)
         missing = isinstance(error, FileNotFoundError)

@@ -6,6 +6,7 @@ tracks lies in the v2 tree, if there is one.
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 
 _PERIOD = 100_000  # µs; the kernel's usual period for CPU quotas
 _V1 = ("memory", "cpu")
@@ -123,6 +124,13 @@ def remove(groups: Iterable[str]) -> None:
                 os.rmdir(folder)
             except OSError:
                 continue
+
+
+def remove_empty(base_folders: Iterable[str]) -> None:
+    """Those in which no run is left."""
+    for base in base_folders:
+        with suppress(OSError):
+            os.rmdir(base)
 
 
 def _write(path: str, value: str) -> bool:

@@ -1,0 +1,53 @@
+"""Every driver that can run here gets the same tests. A driver is a `Place`: how to make its cluster, and specs that it can run."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from apps.cluster.protocol import Cluster
+from apps.cluster.specs import RunSpec, RunState
+from tests.contract.local_site import local_site
+from tests.contract.watching import Watcher, watching
+
+
+class Place(Protocol):
+    keeps_accounts_apart: bool
+
+    def cluster(self) -> Cluster:
+        """A new one, not started, on the same machines as all others of this place."""
+
+    def spec(self, uid: str, *words: str, run: int = 1, **changes: Any) -> RunSpec: ...
+
+
+@pytest.fixture(params=["local"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with {"local": local_site}[request.param]() as made:
+        yield made
+
+
+@pytest.fixture
+async def cluster(place: Place) -> AsyncIterator[Cluster]:
+    """Started; at the end nothing of it is left."""
+    made = place.cluster()
+    await made.start()
+    yield made
+    await made.close()
+    await end_everything(place)
+
+
+async def end_everything(place: Place) -> None:
+    """Also what a test's own drivers have begun."""
+    cluster = place.cluster()
+    await cluster.start()
+    async with watching(cluster) as watch:
+        for seen in await cluster.list():
+            if (await cluster.delete(seen.uid, grace_seconds=0)).state not in (RunState.EXITED, RunState.ABSENT):
+                await watch.until(seen.uid, RunState.EXITED)
+    await cluster.close()
+
+
+@pytest.fixture
+async def watch(cluster: Cluster) -> AsyncIterator[Watcher]:
+    async with watching(cluster) as made:
+        yield made
