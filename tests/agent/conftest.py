@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,7 +97,7 @@ class Agent:
 
     @property
     def ready(self) -> bool:
-        return any("agent_ready" in line for line in self.log)
+        return any("Ready at" in line for line in self.log)
 
     async def ask(self, method: str, path: str, body: object = None, *, expect: int = 200) -> Any:
         async with self.client.request(method, f"http://agent{path}", json=body) as response:
@@ -110,15 +110,19 @@ class Agent:
         found: dict[str, Any] = next(card for card in cards if model in card["model"])
         return found
 
-    async def samples_until(self, subject: str, holds: Any) -> dict[str, Any]:
+    async def samples_until(self, subject: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first sample of the subject for which `holds(sample)` is true."""
-        async with asyncio.timeout(BOUND), self.client.get("http://agent/samples") as response:
-            async for line in response.content:
-                for sample in json.loads(line):
-                    if sample["subject"] == subject and holds(sample):
-                        found: dict[str, Any] = sample
-                        return found
-        raise AssertionError(f"the stream of samples ended; log: {self.log}")
+        last: dict[str, Any] | None = None
+        try:
+            async with asyncio.timeout(BOUND), self.client.get("http://agent/samples") as response:
+                async for line in response.content:
+                    for sample in filter(lambda s: s["subject"] == subject, json.loads(line)):
+                        last = dict(sample)
+                        if holds(last):
+                            return last
+        except TimeoutError:
+            pass
+        raise AssertionError(f"no sample of {subject} was as wanted; the last one: {last}; log: {self.log}")
 
     async def kill(self) -> None:
         self.process.kill()

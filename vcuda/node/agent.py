@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import structlog
 from aiohttp import web
 
 from vcuda.node import nvidia
@@ -29,7 +29,7 @@ from vcuda.node.ticker import Ticker
 
 _LIBRARIES: Final = Path(__file__).resolve().parents[2] / "build" / "vcuda"
 _SOCKET_PATH: Final = 107  # bytes, the kernel's limit
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,7 @@ class Driver:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         return asyncio.run(run(options.state, options.socket, options.sim_node, options.libraries))
     except NodeError as error:
@@ -88,7 +80,7 @@ async def run(state: Path, address: Path, sim_node: Path | None, libraries: Path
     await runner.setup()
     await web.SockSite(runner, listen(address)).start()
     ticker.start()
-    log.info("agent_ready", socket=str(address), cards=len(node.cards), claims=len(node.claims))
+    log.info("Ready at %s with %d cards and %d claims.", address, len(node.cards), len(node.claims))
     await stopping.wait()
     await ticker.stop()
     await feed.close()
@@ -96,7 +88,7 @@ async def run(state: Path, address: Path, sim_node: Path | None, libraries: Path
     node.close()
     driver.nvml.close()
     _let_go(address, lock)
-    log.info("agent_stopped")
+    log.info("Stopped; claims and programs stay.")
     return 1 if failed else 0
 
 

@@ -6,13 +6,12 @@ handed in.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
-
-import structlog
 
 from vcuda.node import prepare
 from vcuda.node.attribute import Attribution
@@ -25,7 +24,7 @@ from vcuda.node.nvml import CardFacts, Gauges, Look
 from vcuda.node.sampler import Sample, sample_all
 
 _PPM: Final = 1_000_000
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 
 
 class Node:
@@ -59,8 +58,8 @@ class Node:
                 self.claims[folder.name] = Kept.open(folder)
             except (LayoutError, OSError) as error:
                 self.unreadable[folder.name] = str(error)
-                log.error("claim_unreadable", claim=folder.name, error=str(error))
-        log.info("claims_adopted", claims=len(self.claims))
+                log.error("Claim %s cannot be used: %s", folder.name, error)
+        log.info("Went on with %d claims from disk.", len(self.claims))
 
     def put(self, name: str, body: object) -> tuple[Claim, bool]:
         """The claim, and whether it was made now. The same claim again changes nothing."""
@@ -78,7 +77,7 @@ class Node:
         prepare.check_account(self.root, claim)
         records = [new_record(part, overhead_bytes=self._overhead(part.uuid)) for part in claim.parts]
         self.claims[name] = Kept.open(prepare.prepare(self.root, claim, records, self._libraries))
-        log.info("claim_made", claim=name, cards=[part.uuid for part in claim.parts])
+        log.info("Made claim %s on %s.", name, ", ".join(part.uuid for part in claim.parts))
         return claim, True
 
     def change(self, name: str, body: object) -> Claim:
@@ -87,7 +86,7 @@ class Node:
         claim = parse_change(kept.claim, body)
         check_room(claim, self._allocatable(), self.held())
         kept.change(claim)
-        log.info("claim_changed", claim=name)
+        log.info("Changed claim %s.", name)
         return claim
 
     def delete(self, name: str) -> None:
@@ -110,7 +109,7 @@ class Node:
         del self.claims[name]
         kept.close()
         prepare.remove(self.root, name)
-        log.info("claim_removed", claim=name)
+        log.info("Removed claim %s.", name)
 
     def answer(self, claim: Claim) -> dict[str, Any]:
         """What a driver needs to start programs of the claim."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -20,7 +20,7 @@ from vcuda.node.sampler import Sample
 
 _LATE_NS: Final = 3_000_000_000  # without a tick: the agent's figures are old, it says so
 _BODY: Final = 64 * 1024  # bytes of a request
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -136,7 +136,7 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
         }
         return web.json_response(plain, status=error.status)
     except OSError as error:
-        log.exception("request_failed", path=request.path)
+        log.exception("%s %s failed.", request.method, request.path)
         failed = NodeError(f"The agent could not do this: {error}", code="agent_failed", hint="See the agent's log.")
         return web.json_response(failed.as_json(), status=500)
 

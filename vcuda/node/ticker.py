@@ -7,11 +7,10 @@ virtual time the thread lets the clock go on only after the loop has taken in a 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
-
-import structlog
 
 from vcuda.node.clock import Clock
 from vcuda.node.node import Node
@@ -19,7 +18,7 @@ from vcuda.node.nvml import Gauges, Look, Nvml
 
 PERIOD_NS: Final = 100_000_000
 TICKS_PER_SECOND: Final = 10
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 
 TakeIn = Callable[[Mapping[str, Look], Mapping[str, Gauges] | None, int], Awaitable[None]]
 
@@ -60,7 +59,7 @@ class Ticker:
                 self._tick(whole_second=count % TICKS_PER_SECOND == 0)
         except Exception:
             if not self._stopping.is_set():
-                log.exception("ticker_failed")
+                log.exception("The ticker failed; the agent ends.")
                 self._loop.call_soon_threadsafe(self._on_failure)
 
     def _tick(self, *, whole_second: bool) -> None:

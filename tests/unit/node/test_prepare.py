@@ -147,3 +147,15 @@ def test_the_environment_names_cards_claim_and_library(root: Path) -> None:
         "CUDA_VISIBLE_DEVICES": "GPU-card",
         "TESSERA_CLAIM": "a",
     }
+
+
+def test_an_agent_without_root_cannot_give_files_to_another_account(root: Path) -> None:
+    agent = os.geteuid()
+    if agent == 0:
+        os.seteuid(65_534)
+    try:
+        with pytest.raises(Unavailable) as refusal:
+            prepare.check_account(root, make(uid=300_017))
+    finally:
+        os.seteuid(agent)
+    assert refusal.value.code == "not_root"
