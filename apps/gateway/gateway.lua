@@ -1,0 +1,256 @@
+-- What nginx does between a browser and a workload: ask the authoriser whether and whither, carry HTTP over kept connections,
+-- carry websockets and ask again while they are open. Decides nothing itself and believes no header that a browser sent.
+local balancer = require "ngx.balancer"
+local lrucache = require "resty.lrucache"
+
+local CACHE_SECONDS = 2 -- how long a yes holds for the same host and cookies; a no is never kept
+local UNANSWERED_ROUNDS = 2 -- after so many rounds without an answer an open websocket is closed: a right that nobody confirms ends
+local CHUNK = 65536 -- bytes
+local HEAD_LIMIT = 32768 -- bytes of an answer's head; user code writes it, so it is bounded
+local PONG = 10 -- opcode of the browser's own answer to a ping (RFC 6455), which shows nobody's activity
+
+local answers = assert(lrucache.new(4000))
+local options = {}
+local M = {}
+
+-- {authoriser = "unix:…", recheck_seconds, scheme, port}
+function M.configure(given)
+  options = given
+end
+
+-- Status line and headers, each line after "\r\n". nil and the problem where they do not come or are too long.
+local function read_head(sock)
+  local reader = sock:receiveuntil("\r\n\r\n")
+  local head, problem = reader(HEAD_LIMIT)
+  if not head then
+    return nil, problem
+  end
+  if reader(1) then
+    return nil, "head too large"
+  end
+  return head
+end
+
+local function exchange(question)
+  local sock = ngx.socket.tcp()
+  sock:settimeouts(2000, 5000, 15000)
+  local ok, problem = sock:connect(options.authoriser)
+  if not ok then
+    return nil, problem, false
+  end
+  local reused = sock:getreusedtimes() > 0
+  ok, problem = sock:send(question)
+  local head
+  if ok then
+    head, problem = read_head(sock)
+  end
+  if not head then
+    sock:close()
+    return nil, problem, reused
+  end
+  sock:setkeepalive(30000, 64)
+  return head
+end
+
+-- The authoriser's head lines as {status, host, port, cookie, headers}.
+local function parse(head)
+  local answer = { status = tonumber(head:match("^HTTP/1%.1 (%d%d%d)")), headers = {} }
+  for name, value in head:gmatch("\r\n([%w-]+): ([^\r\n]*)") do
+    name = name:lower()
+    if name == "x-tessera-target" then
+      answer.host, answer.port = value:match("^(.+):(%d+)$")
+    elseif name == "x-tessera-cookie" then
+      answer.cookie = value
+    elseif name == "x-tessera-header" then
+      local header, content = value:match("^([%w-]+): (.*)$")
+      answer.headers[header] = content
+    end
+  end
+  return answer
+end
+
+-- `idle`: asked for an open websocket over which the person sent nothing. nil where the authoriser cannot be asked.
+local function ask(idle)
+  local var = ngx.var
+  local question = table.concat({
+    "GET /authorise HTTP/1.1\r\nHost: authoriser\r\nX-Tessera-Slug: ", var.slug,
+    "\r\nCookie: ", var.http_cookie or "",
+    "\r\nX-Tessera-Probe: ", var.http_x_tessera_probe or "",
+    "\r\nX-Tessera-Idle: ", idle and "1" or "",
+    "\r\n\r\n",
+  })
+  local head, problem, reused = exchange(question)
+  if not head and reused then -- the authoriser was restarted while the connection lay in the pool
+    head, problem = exchange(question)
+  end
+  if not head then
+    ngx.log(ngx.ERR, "the authoriser does not answer: ", problem)
+    return nil
+  end
+  return parse(head)
+end
+
+-- The authoriser's answer, from memory while it is fresh. Probes carry their own proof and are asked every time.
+local function answer_for(idle)
+  local var = ngx.var
+  if var.http_x_tessera_probe then
+    return ask(idle)
+  end
+  local key = table.concat({ var.slug, idle and "idle" or "", var.http_cookie or "" }, "|")
+  local answer = answers:get(key)
+  if not answer then
+    answer = ask(idle)
+    if answer and answer.status == 204 then
+      answers:set(key, answer, CACHE_SECONDS)
+    end
+  end
+  return answer
+end
+
+-- Everything about where a request came from is said by us; what the browser said of it is dropped, and so is our own.
+local function rewrite_headers(answer)
+  local set, var = ngx.req.set_header, ngx.var
+  for name in pairs(ngx.req.get_headers(0)) do
+    if name:find("^x%-tessera%-") or name:find("^x%-forwarded%-") or name == "forwarded" then
+      ngx.req.clear_header(name)
+    end
+  end
+  ngx.req.clear_header("Authorization")
+  set("Cookie", answer.cookie)
+  set("X-Real-IP", var.remote_addr)
+  set("X-Forwarded-For", var.remote_addr)
+  set("X-Forwarded-Proto", options.scheme)
+  set("X-Forwarded-Host", var.http_host)
+  set("X-Forwarded-Port", options.port)
+  for name, value in pairs(answer.headers) do
+    set(name, value)
+  end
+end
+
+-- The body is not awaited: who may not upload should not have to first.
+local function refuse(status)
+  ngx.req.discard_body()
+  return ngx.exit(status)
+end
+
+-- Before every request: lets it pass with the headers that the workload may see, or ends it with a status that nginx.conf explains.
+function M.access()
+  local host = (ngx.var.http_host or ""):lower():gsub(":%d+$", "")
+  if host ~= ngx.var.host then -- an absolute address that contradicts its own Host header
+    return refuse(400)
+  end
+  local answer = answer_for(false)
+  if not answer then
+    return refuse(502)
+  end
+  if answer.status ~= 204 then
+    return refuse(answer.status)
+  end
+  rewrite_headers(answer)
+  ngx.ctx.answer = answer
+end
+
+function M.balance()
+  local answer = ngx.ctx.answer
+  assert(balancer.set_current_peer(answer.host, tonumber(answer.port)))
+end
+
+-- Headers that belong to one connection, not to the request (RFC 9110), and a body that a websocket's request never has.
+local OF_THE_CONNECTION = {
+  connection = true, upgrade = true, ["keep-alive"] = true, te = true, trailer = true, host = true,
+  ["transfer-encoding"] = true, ["content-length"] = true, expect = true, ["proxy-connection"] = true, ["proxy-authorization"] = true,
+}
+
+local function opening()
+  local lines = {
+    "GET " .. ngx.var.request_uri .. " HTTP/1.1",
+    "Host: " .. ngx.var.http_host,
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+  }
+  for name, value in pairs(ngx.req.get_headers(0, true)) do
+    if not OF_THE_CONNECTION[name:lower()] then
+      for _, one in ipairs(type(value) == "table" and value or { value }) do
+        lines[#lines + 1] = name .. ": " .. tostring(one)
+      end
+    end
+  end
+  return table.concat(lines, "\r\n") .. "\r\n\r\n"
+end
+
+local function pump(from, to, seen)
+  while true do
+    local data = from:receiveany(CHUNK)
+    if not data then
+      return
+    end
+    if seen and data:byte(1) % 16 ~= PONG then
+      seen.active = true
+    end
+    if not to:send(data) then
+      return
+    end
+  end
+end
+
+-- Returns when the right to this websocket has ended.
+local function watch(seen)
+  local unanswered = 0
+  while unanswered < UNANSWERED_ROUNDS do
+    ngx.sleep(options.recheck_seconds)
+    local answer = answer_for(not seen.active)
+    seen.active = false
+    if not answer then
+      unanswered = unanswered + 1
+    elseif answer.status == 204 then
+      unanswered = 0
+    else
+      return
+    end
+  end
+end
+
+local DAY = 86400000 -- milliseconds
+
+local function connect(answer)
+  local upstream = ngx.socket.tcp()
+  upstream:settimeouts(5000, 600000, 60000)
+  local ok = upstream:connect(answer.host, tonumber(answer.port))
+  if not ok or not upstream:send(opening()) then
+    return nil
+  end
+  return upstream, read_head(upstream)
+end
+
+-- A websocket: one connection to the workload for as long as both sides and the right to it last.
+function M.relay()
+  local upstream, head = connect(ngx.ctx.answer)
+  if not head then
+    return ngx.exit(502)
+  end
+  if not head:find("^HTTP/1%.1 101") then
+    upstream:close()
+    ngx.status = tonumber(head:match("^HTTP/1%.%d (%d%d%d)")) or 502
+    ngx.header.content_type = "text/plain"
+    ngx.say("The server refused the websocket.")
+    return
+  end
+  local browser = assert(ngx.req.socket(true))
+  browser:settimeouts(5000, 600000, DAY)
+  upstream:settimeouts(5000, 600000, DAY)
+  if browser:send(head .. "\r\n\r\n") then
+    local seen = { active = true }
+    local threads = {
+      ngx.thread.spawn(pump, browser, upstream, seen),
+      ngx.thread.spawn(pump, upstream, browser),
+      ngx.thread.spawn(watch, seen),
+    }
+    ngx.thread.wait(unpack(threads))
+    for _, thread in ipairs(threads) do
+      ngx.thread.kill(thread)
+    end
+  end
+  upstream:close()
+end
+
+return M
