@@ -66,6 +66,7 @@ INSTALLED_APPS = [
     "servestatic.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "django.forms",  # its templates, so that ours may replace them (FORM_RENDERER)
     "allauth",
     "allauth.account",
     "knox",
