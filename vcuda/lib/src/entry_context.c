@@ -1,6 +1,7 @@
 /* Making and ending contexts. */
 #include "charge.h"
 #include "context.h"
+#include "lane.h"
 
 /* The context was made and its true cost is known now. */
 static CUresult finish(CUresult result, CUcontext *context, int device) {
@@ -37,9 +38,17 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
     return result ? result : finish(DRIVER(cuCtxCreate_v4, context, params, flags, dev), context, device);
 }
 
+/* What a context held goes with it: its memory, and the events in its streams. */
+static void drop(CUcontext context) {
+    if (!context)
+        return;
+    charge_drop_owner(context);
+    lane_drop_context(context);
+}
+
 static CUresult destroyed(CUresult result, CUcontext context) {
     if (result == CUDA_SUCCESS) {
-        charge_drop_owner(context);
+        drop(context);
         context_gone(context_forget(context));
     }
     return result;
@@ -71,7 +80,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev) {
 static CUresult released(CUresult result, CUdevice dev) {
     int device = device_index(dev);
     if (result == CUDA_SUCCESS) {
-        charge_drop_owner(context_primary_released(device));
+        drop(context_primary_released(device));
         context_gone(device);
     }
     return result;
@@ -88,7 +97,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
 /* A reset frees what the context holds; whoever retained it still owes the release, so its overhead stays charged. */
 static CUresult was_reset(CUresult result, CUdevice dev) {
     if (result == CUDA_SUCCESS)
-        charge_drop_owner(context_primary(device_index(dev)));
+        drop(context_primary(device_index(dev)));
     return result;
 }
 

@@ -3,6 +3,8 @@
 #include "blocks.h"
 #include "claim.h"
 #include "context.h"
+#include "flight.h"
+#include "gate.h"
 #include "pool.h"
 #include "vmm.h"
 
@@ -12,4 +14,8 @@ void claim_forget_in_child(void) {
     context_after_fork();
     pool_after_fork();
     vmm_after_fork();
+    flight_after_fork();
+    lane_after_fork();
+    kernel_after_fork();
+    gate_after_fork();
 }

@@ -1,0 +1,126 @@
+#include "gate.h"
+
+#include "claim.h"
+#include "clock.h"
+#include "pool.h"
+
+#include <stdatomic.h>
+
+static atomic_int open_captures;
+
+CUstream gate_stream(CUstream stream, bool per_thread) {
+    if (stream)
+        return stream;
+    return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+void gate_capture(int change) {
+    atomic_fetch_add(&open_captures, change);
+}
+
+/* A launch into a capture runs nothing: the graph pays when it is launched. */
+static bool is_captured(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (atomic_load_explicit(&open_captures, memory_order_relaxed) <= 0)
+        return false;
+    return DRIVER(cuStreamIsCapturing, stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Event queries disturb a capture that is open anywhere in the process. */
+static void poll_own(void *lane) {
+    (void)lane;
+    if (atomic_load_explicit(&open_captures, memory_order_relaxed) <= 0)
+        lane_poll_all();
+}
+
+static void note_unlimited(struct region *region, int slot, int device) {
+    uint64_t now = clock_now();
+    flight_add(region, slot, device, 0, now);
+    __atomic_fetch_add(&region_device(region, device)->launches, 1, __ATOMIC_RELAXED); /* read by the agent */
+}
+
+static CUresult refuse(void) {
+    claim_count_refusal();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult admit(struct gate *gate, struct region *region, int slot, uint64_t key, CUstream stream) {
+    struct lane *lane = lane_of(stream, gate->device);
+    bool quiet = atomic_load_explicit(&open_captures, memory_order_relaxed) > 0;
+    if (lane && !quiet)
+        lane_poll(lane);
+    if (!meter_admit(region, slot, gate->device, key, &gate->ticket, poll_own, lane))
+        return refuse();
+    if (!gate->ticket.cost)
+        note_unlimited(region, slot, gate->device);
+    else if (!lane)
+        meter_unmeasured(region, slot, gate->device, &gate->ticket);
+    else {
+        gate->lane = lane;
+        lane_enter(lane, !quiet && (gate->ticket.sample || lane_wants_marker(lane)), &gate->probe);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream) {
+    struct region *region = claim_region();
+    *gate = (struct gate){.device = device_current()};
+    if (gate->device == DEVICE_UNKNOWN || is_captured(stream))
+        return CUDA_SUCCESS;
+    int slot = region ? region_own_slot(region) : -1;
+    const struct limits *limits = slot >= 0 && gate->device >= 0 ? config_limits(region, gate->device) : NULL;
+    if (!limits)
+        return refuse();
+    if (limits->compute_limited)
+        return admit(gate, region, slot, key, stream);
+    note_unlimited(region, slot, gate->device);
+    return CUDA_SUCCESS;
+}
+
+CUresult gate_leave(struct gate *gate, CUresult result) {
+    struct region *region = claim_region();
+    if (!gate->lane)
+        return result;
+    lane_leave(gate->lane, &gate->probe, &gate->ticket, result == CUDA_SUCCESS);
+    if (result != CUDA_SUCCESS)
+        meter_refund(region, region_own_slot(region), gate->device, &gate->ticket);
+    return result;
+}
+
+void gate_wait_begin(struct gate_wait *wait, CUstream stream, bool whole) {
+    *wait = (struct gate_wait){0};
+    int device = claim_region() ? device_current() : DEVICE_UNKNOWN;
+    if (device < 0)
+        return;
+    DRIVER(cuCtxGetCurrent, &wait->context);
+    wait->lane = whole ? NULL : lane_of(stream, device);
+    wait->mark_ns = wait->lane ? lane_mark(wait->lane) : 0;
+}
+
+static void unlimited_is_idle(void) {
+    struct region *region = claim_region();
+    int device = device_current(), slot = region_own_slot(region);
+    if (device >= 0 && slot >= 0 && !__atomic_load_n(&region_slot(region, slot)->device[device].outstanding_ns, __ATOMIC_RELAXED))
+        flight_idle(region, slot, device, clock_now());
+}
+
+CUresult gate_wait_end(const struct gate_wait *wait, CUresult result) {
+    if (result != CUDA_SUCCESS || !wait->context)
+        return result;
+    if (wait->lane)
+        lane_finished(wait->lane, wait->mark_ns);
+    else
+        lane_finished_context(wait->context);
+    unlimited_is_idle();
+    pool_refresh(true);
+    return result;
+}
+
+void gate_look(void) {
+    if (claim_region())
+        poll_own(NULL);
+}
+
+void gate_after_fork(void) {
+    atomic_store(&open_captures, 0);
+}

@@ -1,0 +1,41 @@
+/* What every launch passes: which card, may it go now, and measure it. */
+#ifndef VCUDA_GATE_H
+#define VCUDA_GATE_H
+
+#include "kernel.h"
+#include "lane.h"
+
+struct gate {
+    struct lane *lane; /* NULL: the launch is not metered */
+    struct ticket ticket;
+    struct probe probe;
+    int device;
+};
+
+/* The stream that a call means: `per_thread` is the flavour of the call (its name ends in _ptsz). */
+CUstream gate_stream(CUstream stream, bool per_thread);
+
+/* Before a launch: waits until it may go. Anything but CUDA_SUCCESS: do not launch. */
+CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream);
+
+/* After it, with the driver's answer, which is returned. */
+CUresult gate_leave(struct gate *gate, CUresult result);
+
+/* A capture was begun or ended: while one is open, launches are asked whether they are recorded only. */
+void gate_capture(int change);
+
+/* Around the program's own waiting for a stream (`stream`) or for the current context (`whole`). */
+struct gate_wait {
+    struct lane *lane;
+    CUcontext context;
+    uint64_t mark_ns;
+};
+void gate_wait_begin(struct gate_wait *wait, CUstream stream, bool whole);
+CUresult gate_wait_end(const struct gate_wait *wait, CUresult result);
+
+/* Something that the program waited for has finished: look at our own events. */
+void gate_look(void);
+
+void gate_after_fork(void);
+
+#endif

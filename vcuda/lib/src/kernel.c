@@ -1,0 +1,169 @@
+#include "kernel.h"
+
+#include "claim.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { FUNCTIONS = 4096, PROBES = 16, GRAPH_NODES = 4096 };
+
+/* Function -> identity. Read without a lock: `function` is published last; an entry is never taken away, only outdated by `generation`. */
+static struct entry {
+    _Atomic(CUfunction) function;
+    atomic_uint_fast64_t identity;
+    atomic_uint generation;
+} functions[FUNCTIONS];
+
+static atomic_uint generation = 1;
+
+static struct graph {
+    struct graph *next;
+    CUgraphExec exec;
+    uint64_t key;
+} *graphs;
+static pthread_mutex_t graph_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text) {
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return mix(hash, 0);
+}
+
+/* Handles mean something in this process only. */
+static uint64_t private_identity(const void *handle) {
+    struct region *region = claim_region();
+    int slot = region ? region_own_slot(region) : -1;
+    uint64_t epoch = slot >= 0 ? __atomic_load_n(&region_slot(region, slot)->epoch, __ATOMIC_RELAXED) : 0;
+    return mix(mix(UINT64_C(0x7072697661746500), (uint64_t)(uintptr_t)handle), epoch);
+}
+
+/* The name, and what tells two builds of one name apart without hashing whole modules. */
+static uint64_t ask_identity(CUfunction function) {
+    static const CUfunction_attribute traits[] = {
+        CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_BINARY_VERSION,
+    };
+    const char *name = NULL;
+    if (DRIVER(cuFuncGetName, &name, function) != CUDA_SUCCESS && DRIVER(cuKernelGetName, &name, (CUkernel)function) != CUDA_SUCCESS)
+        return private_identity(function);
+    uint64_t hash = name ? mix_text(UINT64_C(0xcbf29ce484222325), name) : private_identity(function);
+    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++) {
+        int value = 0;
+        if (DRIVER(cuFuncGetAttribute, &value, traits[i], function) == CUDA_SUCCESS)
+            hash = mix(hash, (uint64_t)(unsigned)value);
+    }
+    return hash;
+}
+
+static uint64_t identity_of(CUfunction function) {
+    unsigned now = atomic_load_explicit(&generation, memory_order_relaxed);
+    size_t home = mix(0, (uint64_t)(uintptr_t)function) % FUNCTIONS;
+    for (size_t i = 0; i < PROBES; i++) {
+        struct entry *entry = &functions[(home + i) % FUNCTIONS];
+        CUfunction found = atomic_load_explicit(&entry->function, memory_order_acquire);
+        if (found == function && atomic_load_explicit(&entry->generation, memory_order_relaxed) == now)
+            return atomic_load_explicit(&entry->identity, memory_order_relaxed);
+        if (found && found != function)
+            continue;
+        uint64_t identity = ask_identity(function);
+        if (found || atomic_compare_exchange_strong(&entry->function, &found, function) || found == function) {
+            atomic_store_explicit(&entry->identity, identity, memory_order_relaxed);
+            atomic_store_explicit(&entry->generation, now, memory_order_release);
+        }
+        return identity;
+    }
+    return ask_identity(function);
+}
+
+uint64_t kernel_key(CUfunction function, const struct shape *shape) {
+    uint64_t hash = identity_of(function);
+    hash = mix(hash, (uint64_t)shape->grid[0] << 32 | shape->grid[1]);
+    hash = mix(hash, (uint64_t)shape->grid[2] << 32 | shape->shared_bytes);
+    hash = mix(hash, (uint64_t)shape->block[0] << 40 | (uint64_t)shape->block[1] << 20 | shape->block[2]);
+    return hash ? hash : 1;
+}
+
+void kernel_forget(void) {
+    atomic_fetch_add(&generation, 1);
+}
+
+static uint64_t node_key(CUgraphNode node) {
+    CUDA_KERNEL_NODE_PARAMS params = {0};
+    CUgraphNodeType type;
+    if (DRIVER(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS)
+        return 0;
+    if (type != CU_GRAPH_NODE_TYPE_KERNEL || DRIVER(cuGraphKernelNodeGetParams_v2, node, &params) != CUDA_SUCCESS)
+        return (uint64_t)type;
+    struct shape shape = {
+        .grid = {params.gridDimX, params.gridDimY, params.gridDimZ},
+        .block = {params.blockDimX, params.blockDimY, params.blockDimZ},
+        .shared_bytes = params.sharedMemBytes,
+    };
+    return kernel_key(params.func ? params.func : (CUfunction)params.kern, &shape);
+}
+
+static uint64_t graph_hash(CUgraph graph, CUgraphExec exec) {
+    size_t count = 0;
+    if (DRIVER(cuGraphGetNodes, graph, NULL, &count) != CUDA_SUCCESS)
+        return private_identity(exec);
+    CUgraphNode *nodes = count && count <= GRAPH_NODES ? calloc(count, sizeof(CUgraphNode)) : NULL;
+    uint64_t hash = mix(UINT64_C(0x6772617068000000), count);
+    if (nodes && DRIVER(cuGraphGetNodes, graph, nodes, &count) == CUDA_SUCCESS)
+        for (size_t i = 0; i < count; i++)
+            hash = mix(hash, node_key(nodes[i]));
+    else
+        hash = mix(hash, private_identity(exec));
+    free(nodes);
+    return hash ? hash : 1;
+}
+
+static struct graph *find_graph(CUgraphExec exec) {
+    struct graph *graph = graphs;
+    while (graph && graph->exec != exec)
+        graph = graph->next;
+    return graph;
+}
+
+void kernel_graph_made(CUgraphExec exec, CUgraph graph) {
+    uint64_t key = graph_hash(graph, exec);
+    pthread_mutex_lock(&graph_lock);
+    struct graph *entry = find_graph(exec);
+    if (!entry && (entry = malloc(sizeof *entry))) {
+        *entry = (struct graph){.next = graphs, .exec = exec};
+        graphs = entry;
+    }
+    if (entry)
+        entry->key = key;
+    pthread_mutex_unlock(&graph_lock);
+}
+
+void kernel_graph_gone(CUgraphExec exec) {
+    pthread_mutex_lock(&graph_lock);
+    struct graph **link = &graphs, *found;
+    while ((found = *link) && found->exec != exec)
+        link = &found->next;
+    if (found)
+        *link = found->next;
+    pthread_mutex_unlock(&graph_lock);
+    free(found);
+}
+
+uint64_t kernel_graph_key(CUgraphExec exec) {
+    pthread_mutex_lock(&graph_lock);
+    struct graph *entry = find_graph(exec);
+    uint64_t key = entry ? entry->key : private_identity(exec);
+    pthread_mutex_unlock(&graph_lock);
+    return key ? key : 1;
+}
+
+void kernel_after_fork(void) {
+    pthread_mutex_init(&graph_lock, NULL);
+    graphs = NULL;
+    kernel_forget();
+}

@@ -1,0 +1,352 @@
+#include "lane.h"
+
+#include "claim.h"
+#include "clock.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    LANES = 256,
+    PAIRS = 32, /* event pairs per lane */
+    TRIES = 16, /* lanes looked at for one stream */
+    BIAS_SAMPLES = 4,
+};
+
+#define MARKER_NS UINT64_C(3000000)      /* 3 ms of work without a marker */
+#define POLL_AGAIN_NS UINT64_C(50000)    /* 50 us: an event query is a call of the driver */
+
+struct lane {
+    pthread_mutex_t lock; /* guards pairs, ring and the polling */
+    CUcontext context;
+    CUstream stream;
+    uint64_t thread; /* of the per-thread default stream, else 0 */
+    atomic_bool used;
+    int device;
+    atomic_uint_fast64_t submitted_ns, completed_ns, marked_ns, launches, poll_at_ns;
+    atomic_int entering; /* threads between enter and leave */
+    atomic_uint pending; /* probes in the ring */
+    uint32_t first;
+    struct probe ring[PAIRS];
+    CUevent idle_start[PAIRS], idle_end[PAIRS];
+    uint32_t idle;
+};
+
+static struct lane lanes[LANES];
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+/* What an empty pair measures on a busy [0] and on an idle stream [1]: the least of the first few, ns. An idle stream sees our own calls. */
+static struct {
+    _Atomic double ns;
+    atomic_uint samples;
+} bias[2];
+
+static uint64_t thread_key(CUstream stream) {
+    static __thread char here;
+    return stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&here : 0;
+}
+
+static bool fits(const struct lane *lane, CUstream stream, CUcontext context, uint64_t thread) {
+    return atomic_load_explicit(&lane->used, memory_order_acquire) && lane->stream == stream && lane->context == context &&
+           lane->thread == thread;
+}
+
+static void destroy_pairs(struct lane *lane) {
+    for (uint32_t i = 0; i < lane->idle; i++) {
+        DRIVER(cuEventDestroy_v2, lane->idle_start[i]);
+        DRIVER(cuEventDestroy_v2, lane->idle_end[i]);
+    }
+    lane->idle = 0;
+}
+
+/* A lane without anything in flight may be given to another stream of the same or another context. */
+static bool can_be_taken(const struct lane *lane) {
+    return !atomic_load(&lane->used) || (atomic_load(&lane->pending) == 0 && atomic_load(&lane->entering) == 0 &&
+                                         atomic_load(&lane->completed_ns) >= atomic_load(&lane->submitted_ns));
+}
+
+static void set_up(struct lane *lane, CUstream stream, CUcontext context, uint64_t thread, int device) {
+    atomic_store(&lane->used, false);
+    if (lane->context == context)
+        destroy_pairs(lane);
+    lane->idle = 0; /* events of another context are that context's to free */
+    pthread_mutex_init(&lane->lock, NULL);
+    lane->context = context;
+    lane->stream = stream;
+    lane->thread = thread;
+    lane->device = device;
+    lane->first = 0;
+    atomic_store(&lane->submitted_ns, 0);
+    atomic_store(&lane->completed_ns, 0);
+    atomic_store(&lane->marked_ns, 0);
+    atomic_store(&lane->poll_at_ns, 0);
+    atomic_store_explicit(&lane->used, true, memory_order_release);
+}
+
+static struct lane *take_lane(uint64_t hash, CUstream stream, CUcontext context, uint64_t thread, int device) {
+    struct lane *found = NULL;
+    pthread_mutex_lock(&table_lock);
+    for (uint64_t i = 0; i < TRIES && !found; i++) {
+        struct lane *lane = &lanes[(hash + i) % LANES];
+        if (fits(lane, stream, context, thread))
+            found = lane;
+    }
+    for (uint64_t i = 0; i < TRIES && !found; i++) {
+        struct lane *lane = &lanes[(hash + i) % LANES];
+        if (can_be_taken(lane)) {
+            set_up(lane, stream, context, thread, device);
+            found = lane;
+        }
+    }
+    pthread_mutex_unlock(&table_lock);
+    return found;
+}
+
+struct lane *lane_of(CUstream stream, int device) {
+    static __thread struct lane *last;
+    CUcontext context = NULL;
+    uint64_t thread = thread_key(stream);
+    if (DRIVER(cuCtxGetCurrent, &context) != CUDA_SUCCESS)
+        return NULL;
+    if (last && fits(last, stream, context, thread))
+        return last;
+    uint64_t hash = ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)context >> 4 ^ thread) * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    return last = take_lane(hash, stream, context, thread, device);
+}
+
+bool lane_wants_marker(const struct lane *lane) {
+    return atomic_load_explicit(&lane->submitted_ns, memory_order_relaxed) -
+               atomic_load_explicit(&lane->marked_ns, memory_order_relaxed) > MARKER_NS;
+}
+
+/* ---- event pairs ---- */
+
+static bool take_pair(struct lane *lane, struct probe *probe) {
+    bool room = false;
+    pthread_mutex_lock(&lane->lock);
+    room = atomic_load(&lane->pending) < PAIRS;
+    if (room && lane->idle) {
+        lane->idle--;
+        probe->start = lane->idle_start[lane->idle];
+        probe->end = lane->idle_end[lane->idle];
+    }
+    pthread_mutex_unlock(&lane->lock);
+    if (!room || probe->start)
+        return room;
+    if (DRIVER(cuEventCreate, &probe->start, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        return false;
+    if (DRIVER(cuEventCreate, &probe->end, CU_EVENT_DEFAULT) == CUDA_SUCCESS)
+        return true;
+    DRIVER(cuEventDestroy_v2, probe->start);
+    return false;
+}
+
+static void give_pair(struct lane *lane, const struct probe *probe) {
+    if (lane->idle < PAIRS) {
+        lane->idle_start[lane->idle] = probe->start;
+        lane->idle_end[lane->idle] = probe->end;
+        lane->idle++;
+        return;
+    }
+    DRIVER(cuEventDestroy_v2, probe->start);
+    DRIVER(cuEventDestroy_v2, probe->end);
+}
+
+static void give_pair_locked(struct lane *lane, const struct probe *probe) {
+    pthread_mutex_lock(&lane->lock);
+    give_pair(lane, probe);
+    pthread_mutex_unlock(&lane->lock);
+}
+
+static void record_before(struct lane *lane, struct probe *probe) {
+    if (atomic_load(&bias[probe->idle].samples) >= BIAS_SAMPLES || DRIVER(cuEventCreate, &probe->before, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        return;
+    if (DRIVER(cuEventRecord, probe->before, lane->stream) == CUDA_SUCCESS)
+        return;
+    DRIVER(cuEventDestroy_v2, probe->before);
+    probe->before = NULL;
+}
+
+void lane_enter(struct lane *lane, bool sample, struct probe *probe) {
+    *probe = (struct probe){0};
+    atomic_fetch_add(&lane->entering, 1);
+    uint64_t number = atomic_fetch_add(&lane->launches, 1) + 1;
+    if (!sample || !take_pair(lane, probe))
+        return;
+    probe->upto_ns = number; /* kept here until lane_leave */
+    probe->idle = atomic_load(&lane->completed_ns) >= atomic_load(&lane->submitted_ns);
+    record_before(lane, probe);
+    if (DRIVER(cuEventRecord, probe->start, lane->stream) != CUDA_SUCCESS) {
+        give_pair_locked(lane, probe);
+        probe->start = NULL;
+    }
+    probe->timed = atomic_load(&lane->entering) == 1;
+}
+
+static void account(struct lane *lane, double est_ns, uint64_t now) {
+    struct region *region = claim_region();
+    uint64_t est = (uint64_t)est_ns;
+    atomic_fetch_add(&lane->submitted_ns, est);
+    flight_add(region, region_own_slot(region), lane->device, est, now);
+}
+
+/* Put a recorded pair into the ring; false when the end could not be recorded or the ring is full. */
+static bool push(struct lane *lane, const struct probe *probe, const struct ticket *ticket) {
+    bool pushed = false;
+    uint64_t upto = atomic_load(&lane->submitted_ns);
+    bool timed = probe->timed && atomic_load(&lane->launches) == probe->upto_ns && atomic_load(&lane->entering) == 1;
+    bool recorded = DRIVER(cuEventRecord, probe->end, lane->stream) == CUDA_SUCCESS;
+    pthread_mutex_lock(&lane->lock);
+    uint32_t pending = atomic_load(&lane->pending);
+    if (recorded && pending < PAIRS) {
+        struct probe *place = &lane->ring[(lane->first + pending) % PAIRS];
+        *place = *probe;
+        place->ticket = *ticket;
+        place->upto_ns = upto;
+        place->timed = timed;
+        atomic_store(&lane->pending, pending + 1);
+        atomic_store(&lane->marked_ns, upto);
+        pushed = true;
+    } else
+        give_pair(lane, probe);
+    pthread_mutex_unlock(&lane->lock);
+    return pushed;
+}
+
+void lane_leave(struct lane *lane, const struct probe *probe, const struct ticket *ticket, bool launched) {
+    struct region *region = claim_region();
+    int slot = region_own_slot(region);
+    uint64_t now = clock_now();
+    if (launched)
+        account(lane, ticket->est_ns, now);
+    if (probe->start && launched) {
+        if (!push(lane, probe, ticket))
+            meter_unmeasured(region, slot, lane->device, ticket);
+        else if (atomic_load(&lane->pending) == 1)
+            atomic_store(&lane->poll_at_ns, now + (uint64_t)ticket->est_ns);
+    } else {
+        if (probe->start)
+            give_pair_locked(lane, probe);
+        if (launched)
+            meter_unmeasured(region, slot, lane->device, ticket);
+    }
+    atomic_fetch_sub(&lane->entering, 1);
+}
+
+/* ---- what has finished ---- */
+
+static void complete(struct lane *lane, uint64_t upto) {
+    struct region *region = claim_region();
+    uint64_t done = atomic_load(&lane->completed_ns);
+    while (done < upto && !atomic_compare_exchange_weak(&lane->completed_ns, &done, upto)) {
+    }
+    if (done < upto)
+        flight_done(region, region_own_slot(region), lane->device, upto - done, clock_now());
+}
+
+static void learn_bias(const struct probe *probe) {
+    float ms = 0;
+    if (!probe->before)
+        return;
+    if (probe->timed && DRIVER(cuEventElapsedTime, &ms, probe->before, probe->start) == CUDA_SUCCESS) {
+        double ns = (double)ms * 1e6, least = atomic_load(&bias[probe->idle].ns);
+        if (atomic_fetch_add(&bias[probe->idle].samples, 1) == 0 || ns < least)
+            atomic_store(&bias[probe->idle].ns, ns);
+    }
+    DRIVER(cuEventDestroy_v2, probe->before);
+}
+
+static void evaluate(struct lane *lane, const struct probe *probe) {
+    struct region *region = claim_region();
+    int slot = region_own_slot(region);
+    float ms = 0;
+    learn_bias(probe);
+    if (probe->timed && DRIVER(cuEventElapsedTime, &ms, probe->start, probe->end) == CUDA_SUCCESS)
+        meter_measured(region, slot, lane->device, &probe->ticket, (double)ms * 1e6 - atomic_load(&bias[probe->idle].ns));
+    else
+        meter_unmeasured(region, slot, lane->device, &probe->ticket);
+}
+
+/* The oldest pair, if it has finished. Guarded by the lane's lock. */
+static bool pop_finished(struct lane *lane, struct probe *probe) {
+    if (atomic_load(&lane->pending) == 0)
+        return false;
+    *probe = lane->ring[lane->first];
+    CUresult result = DRIVER(cuEventQuery, probe->end);
+    if (result == CUDA_ERROR_NOT_READY)
+        return false;
+    probe->timed &= result == CUDA_SUCCESS;
+    lane->first = (lane->first + 1) % PAIRS;
+    atomic_fetch_sub(&lane->pending, 1);
+    return true;
+}
+
+static void poll_now(struct lane *lane) {
+    struct probe probe;
+    if (pthread_mutex_trylock(&lane->lock))
+        return; /* another thread looks already */
+    while (pop_finished(lane, &probe)) {
+        evaluate(lane, &probe);
+        complete(lane, probe.upto_ns);
+        give_pair(lane, &probe);
+    }
+    atomic_store(&lane->poll_at_ns, clock_now() + POLL_AGAIN_NS);
+    pthread_mutex_unlock(&lane->lock);
+}
+
+void lane_poll(struct lane *lane) {
+    if (atomic_load_explicit(&lane->pending, memory_order_relaxed) &&
+        clock_now() >= atomic_load_explicit(&lane->poll_at_ns, memory_order_relaxed))
+        poll_now(lane);
+}
+
+void lane_poll_all(void) {
+    for (int i = 0; i < LANES; i++)
+        if (atomic_load_explicit(&lanes[i].pending, memory_order_relaxed))
+            poll_now(&lanes[i]);
+}
+
+uint64_t lane_mark(const struct lane *lane) {
+    return atomic_load(&lane->submitted_ns);
+}
+
+void lane_finished(struct lane *lane, uint64_t mark_ns) {
+    poll_now(lane);
+    complete(lane, mark_ns);
+}
+
+void lane_finished_context(CUcontext context) {
+    for (int i = 0; i < LANES; i++)
+        if (atomic_load_explicit(&lanes[i].used, memory_order_acquire) && lanes[i].context == context &&
+            atomic_load(&lanes[i].completed_ns) < atomic_load(&lanes[i].submitted_ns) && atomic_load(&lanes[i].entering) == 0)
+            lane_finished(&lanes[i], atomic_load(&lanes[i].submitted_ns));
+}
+
+void lane_drop_context(CUcontext context) {
+    struct region *region = claim_region();
+    pthread_mutex_lock(&table_lock);
+    for (int i = 0; i < LANES; i++) {
+        struct lane *lane = &lanes[i];
+        if (!atomic_load(&lane->used) || lane->context != context)
+            continue;
+        pthread_mutex_lock(&lane->lock);
+        for (uint32_t j = 0; j < atomic_load(&lane->pending); j++)
+            meter_unmeasured(region, region_own_slot(region), lane->device, &lane->ring[(lane->first + j) % PAIRS].ticket);
+        atomic_store(&lane->pending, 0);
+        lane->idle = 0; /* its events went with the context */
+        pthread_mutex_unlock(&lane->lock);
+        complete(lane, atomic_load(&lane->submitted_ns));
+        atomic_store(&lane->used, false);
+    }
+    pthread_mutex_unlock(&table_lock);
+}
+
+void lane_after_fork(void) {
+    pthread_mutex_init(&table_lock, NULL);
+    for (int i = 0; i < LANES; i++) {
+        atomic_store(&lanes[i].used, false);
+        atomic_store(&lanes[i].pending, 0);
+        atomic_store(&lanes[i].entering, 0);
+        lanes[i].idle = 0;
+        pthread_mutex_init(&lanes[i].lock, NULL);
+    }
+}

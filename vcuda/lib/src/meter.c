@@ -1,0 +1,273 @@
+#include "meter.h"
+
+#include "clock.h"
+#include "ledger.h"
+
+#define US UINT64_C(1000)
+#define MS UINT64_C(1000000)
+#define BURST_NS (25 * MS)          /* GPU time; 2.5 points of a 1 s window at any share */
+#define FLIGHT_NS (50 * MS)         /* work in flight per claim: longer than the worst wake-up, so that the card never runs dry */
+#define FLIGHT_LEAST_NS (8 * MS)    /* and per process */
+#define UNKNOWN_NS 1e5              /* charged for a kernel that was never measured */
+#define PATIENCE_NS (2000 * MS)     /* for unknown kernels and for own work in flight */
+#define DEBT_MOST_NS (30000 * MS)   /* longer stalls look like hangs */
+enum { UNKNOWN_MOST = 2 };          /* unmeasured launches in flight per claim */
+
+struct turn {
+    struct region *region;
+    struct vcuda_ledger_device *books;
+    struct vcuda_slot_device *mine;
+    const struct limits *limits;
+    int slot, device;
+    uint64_t started_ns, now_ns;
+};
+
+static void add(uint64_t *counter, uint64_t value) {
+    __atomic_fetch_add(counter, value, __ATOMIC_RELAXED); /* read by the agent, ordered against nothing */
+}
+
+static uint64_t load(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/* Move the arrival time by `ns` of waiting, never into the past of 0 nor past the debt cap. */
+static void shift_tat(struct vcuda_ledger_device *books, double ns, uint64_t now) {
+    uint64_t tat = load(&books->tat_ns), wanted;
+    do {
+        double moved = (double)tat - (double)now + ns;
+        moved = moved > (double)DEBT_MOST_NS ? (double)DEBT_MOST_NS : moved;
+        wanted = moved < -(double)now ? 0 : (uint64_t)((double)now + moved);
+    } while (!__atomic_compare_exchange_n(&books->tat_ns, &tat, wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+/* The first process that sees a new share expresses the debt in it; else a debt at 10 % would outlive a rise to 90 %. */
+static void rescale(const struct turn *turn) {
+    struct vcuda_ledger_device *books = turn->books;
+    uint32_t seen = __atomic_load_n(&books->share_seen, __ATOMIC_RELAXED), share = turn->limits->share;
+    if (seen == share || !__atomic_compare_exchange_n(&books->share_seen, &seen, share, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    uint64_t tat = load(&books->tat_ns);
+    if (seen && tat > turn->now_ns) {
+        double debt = (double)(tat - turn->now_ns);
+        shift_tat(books, debt * seen / share - debt, turn->now_ns);
+    }
+}
+
+static uint64_t unmeasured_in_flight(const struct region *region, int device) {
+    uint64_t sum = 0;
+    for (int i = 0; i < region_slots_used(region); i++)
+        sum += __atomic_load_n(&region_slot(region, i)->device[device].unmeasured, __ATOMIC_RELAXED);
+    return sum;
+}
+
+enum reason { READY, UNKNOWN_KERNEL, SHARE_USED, CARD_FULL };
+
+static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
+    uint64_t since = load(&ticket->cost->unmeasured_since_ns), waited = turn->now_ns - turn->started_ns;
+    if (ticket->est_ns > 0 || waited > PATIENCE_NS)
+        return false;
+    bool taken = since && turn->now_ns - since < PATIENCE_NS;
+    if (!taken && unmeasured_in_flight(turn->region, turn->device) < UNKNOWN_MOST)
+        return false;
+    *wait = waited > 10 * MS ? 2 * MS : 200 * US;
+    return true;
+}
+
+static bool must_wait_for_share(const struct turn *turn, uint64_t *wait) {
+    uint64_t tat = load(&turn->books->tat_ns), allowed = BURST_NS * 1000 / turn->limits->share;
+    if (tat <= turn->now_ns + allowed)
+        return false;
+    uint64_t most = load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS;
+    *wait = tat - turn->now_ns - allowed;
+    *wait = *wait < most ? *wait : most;
+    return true;
+}
+
+static bool must_wait_for_card(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
+    uint64_t most = FLIGHT_NS / (1 + ticket->around.siblings), half = (uint64_t)(ticket->est_ns / 2);
+    most = most < FLIGHT_LEAST_NS ? FLIGHT_LEAST_NS : most;
+    if (load(&turn->mine->outstanding_ns) <= most || turn->now_ns - turn->started_ns > PATIENCE_NS)
+        return false;
+    *wait = half < 500 * US ? 500 * US : half > 5 * MS ? 5 * MS : half;
+    return true;
+}
+
+static enum reason why_wait(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
+    if (must_wait_for_unknown(turn, ticket, wait))
+        return UNKNOWN_KERNEL;
+    if (must_wait_for_share(turn, wait))
+        return SHARE_USED;
+    return must_wait_for_card(turn, ticket, wait) ? CARD_FULL : READY;
+}
+
+/* An unknown kernel needs its key's one place for an unmeasured launch; a place that nobody gave back for 2 s is free. The charge is
+ * a small one, or the age of the launch that has held the place. */
+static bool take_place(const struct turn *turn, struct ticket *ticket) {
+    uint64_t since = load(&ticket->cost->unmeasured_since_ns), age = since && since < turn->now_ns ? turn->now_ns - since : 0;
+    if (since && age < PATIENCE_NS)
+        return false;
+    if (!__atomic_compare_exchange_n(&ticket->cost->unmeasured_since_ns, &since, turn->now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return false;
+    ticket->placed = true;
+    ticket->est_ns = (double)age > UNKNOWN_NS ? (double)age : UNKNOWN_NS;
+    __atomic_fetch_add(&turn->mine->unmeasured, 1, __ATOMIC_RELAXED); /* read by siblings and the agent */
+    return true;
+}
+
+/* The only shared write of a launch: one compare-and-swap on the arrival time. Partner: every launch of the claim on this device. */
+static bool charge(const struct turn *turn, const struct ticket *ticket) {
+    uint64_t tat = load(&turn->books->tat_ns);
+    double waiting = ticket->est_ns * turn->limits->m * 1000 / turn->limits->share;
+    uint64_t from = tat > turn->now_ns ? tat : turn->now_ns, cap = turn->now_ns + DEBT_MOST_NS;
+    uint64_t wanted = from + (uint64_t)waiting;
+    wanted = wanted < cap ? wanted : cap > tat ? cap : tat;
+    return __atomic_compare_exchange_n(&turn->books->tat_ns, &tat, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+static void count(const struct turn *turn, const struct ticket *ticket) {
+    const struct limits *limits = turn->limits;
+    uint64_t ns = (uint64_t)(ticket->est_ns * limits->m), est = (uint64_t)ticket->est_ns;
+    add(&turn->books->charged_ns, ns);
+    add(&turn->books->launches, 1);
+    if (ticket->placed)
+        add(&turn->books->launches_unknown, 1);
+    if (limits->share > limits->guarantee && load(&turn->books->tat_ns) > turn->now_ns)
+        add(&turn->books->borrowed_ns, ns * (limits->share - limits->guarantee) / limits->share);
+    if (!ticket->placed && load(&turn->books->largest_est_ns) < est)
+        __atomic_store_n(&turn->books->largest_est_ns, est, __ATOMIC_RELAXED);
+}
+
+/* Fixed spacing would lock onto periodic programs: 1 to 2k-1 launches, k on average. */
+static uint32_t next_spacing(uint32_t interval) {
+    static __thread uint64_t state;
+    state = state ? state : UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)&state;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return 1 + (uint32_t)((state >> 32) % (2 * interval - 1));
+}
+
+static void decide_sampling(struct ticket *ticket) {
+    enum { COUNTDOWNS = 64 };
+    static __thread struct {
+        const struct vcuda_cost *cost;
+        uint32_t left;
+    } countdowns[COUNTDOWNS];
+    uint32_t interval = cost_interval(ticket->cost, &ticket->around);
+    size_t at = (uintptr_t)ticket->cost / sizeof(struct vcuda_cost) % COUNTDOWNS;
+    ticket->weight = interval;
+    ticket->sample = interval == 1 || countdowns[at].cost != ticket->cost || --countdowns[at].left == 0;
+    if (ticket->sample) {
+        countdowns[at].cost = ticket->cost;
+        countdowns[at].left = next_spacing(interval);
+    }
+    cost_launched(ticket->cost);
+}
+
+static void wait_counted(const struct turn *turn, enum reason reason, uint64_t wait, bool *waiting) {
+    if (!*waiting && reason == SHARE_USED) {
+        __atomic_fetch_add(&turn->mine->waiting, 1, __ATOMIC_RELAXED); /* read by the agent: this claim is hungry */
+        __atomic_fetch_add(&turn->books->waiting, 1, __ATOMIC_RELAXED);
+        *waiting = true;
+    }
+    clock_sleep_until(turn->now_ns + wait);
+    if (reason == SHARE_USED)
+        add(&turn->books->throttled_ns, clock_now() - turn->now_ns);
+}
+
+static void stop_waiting(const struct turn *turn, bool waiting) {
+    if (waiting) {
+        __atomic_fetch_sub(&turn->mine->waiting, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_sub(&turn->books->waiting, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* One look at everything that may have changed while we slept. */
+static bool refresh(struct turn *turn, struct ticket *ticket) {
+    turn->now_ns = clock_now();
+    turn->started_ns = turn->started_ns ? turn->started_ns : turn->now_ns;
+    turn->limits = config_limits(turn->region, turn->device);
+    if (!turn->limits)
+        return false;
+    ticket->around = flight_surroundings(turn->region, turn->slot, turn->device, turn->limits, turn->now_ns);
+    if (!ticket->placed)
+        ticket->est_ns = cost_estimate(ticket->cost, &ticket->around);
+    rescale(turn);
+    return true;
+}
+
+static bool try_now(struct turn *turn, struct ticket *ticket, meter_poll poll, void *context, bool *waiting) {
+    uint64_t wait = 0;
+    enum reason reason = ticket->placed ? READY : why_wait(turn, ticket, &wait);
+    if (reason != READY) {
+        poll(context);
+        wait_counted(turn, reason, wait, waiting);
+        poll(context);
+        return false;
+    }
+    return (ticket->est_ns > 0 || take_place(turn, ticket)) && charge(turn, ticket);
+}
+
+static void leave_place(struct vcuda_slot_device *mine, const struct ticket *ticket) {
+    if (!ticket->placed)
+        return;
+    __atomic_store_n(&ticket->cost->unmeasured_since_ns, 0, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&mine->unmeasured, __ATOMIC_RELAXED))
+        __atomic_fetch_sub(&mine->unmeasured, 1, __ATOMIC_RELAXED);
+}
+
+bool meter_admit(struct region *region, int slot, int device, uint64_t key, struct ticket *ticket, meter_poll poll, void *context) {
+    struct turn turn = {
+        .region = region, .books = region_device(region, device), .mine = &region_slot(region, slot)->device[device],
+        .slot = slot, .device = device,
+    };
+    bool waiting = false, admitted = false, readable = true;
+    *ticket = (struct ticket){.cost = cost_find(region, device, key)};
+    while (!admitted && (readable = refresh(&turn, ticket)) && turn.limits->compute_limited)
+        admitted = try_now(&turn, ticket, poll, context, &waiting);
+    stop_waiting(&turn, waiting);
+    if (admitted) {
+        count(&turn, ticket);
+        decide_sampling(ticket);
+        return true;
+    }
+    leave_place(turn.mine, ticket);
+    ticket->cost = NULL; /* the limit was lifted meanwhile, or cannot be read: then the launch is refused */
+    return readable;
+}
+
+static void settle(struct region *region, int device, double gpu_ns) {
+    const struct limits *limits = config_limits(region, device);
+    if (!limits || gpu_ns == 0)
+        return;
+    struct vcuda_ledger_device *books = region_device(region, device);
+    shift_tat(books, gpu_ns * limits->m * 1000 / limits->share, clock_now());
+    add(&books->charged_ns, (uint64_t)(int64_t)(gpu_ns * limits->m));
+}
+
+static struct vcuda_slot_device *own(struct region *region, int slot, int device) {
+    return &region_slot(region, slot)->device[device];
+}
+
+void meter_measured(struct region *region, int slot, int device, const struct ticket *ticket, double wall_ns) {
+    const struct limits *limits = config_limits(region, device);
+    if (!ticket->cost || !limits)
+        return;
+    uint64_t now = clock_now();
+    struct surroundings around = flight_surroundings(region, slot, device, limits, now);
+    settle(region, device, cost_sample(ticket->cost, &around, wall_ns, ticket->est_ns, ticket->weight, now));
+    leave_place(own(region, slot, device), ticket);
+    add(&region_device(region, device)->probes, 1);
+}
+
+void meter_unmeasured(struct region *region, int slot, int device, const struct ticket *ticket) {
+    if (ticket->cost)
+        leave_place(own(region, slot, device), ticket);
+}
+
+void meter_refund(struct region *region, int slot, int device, const struct ticket *ticket) {
+    if (!ticket->cost)
+        return;
+    settle(region, device, -ticket->est_ns);
+    leave_place(own(region, slot, device), ticket);
+}
