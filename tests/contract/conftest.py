@@ -1,6 +1,7 @@
 """Every driver that can run here gets the same tests. A driver is a `Place`: how to make its cluster, and specs that it can run."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import pytest
@@ -16,6 +17,9 @@ class Place(Protocol):
 
     def cluster(self) -> Cluster:
         """A new one, not started, on the same machines as all others of this place."""
+
+    def cards(self, models: str = "h100") -> AbstractAsyncContextManager[object]:
+        """While entered, the place has these GPUs."""
 
     def spec(self, uid: str, *words: str, run: int = 1, **changes: Any) -> RunSpec: ...
 

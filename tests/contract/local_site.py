@@ -66,9 +66,9 @@ class LocalSite:
         return RunSpec(**values | changes)
 
     @asynccontextmanager
-    async def agent(self, cards: str = "h100") -> AsyncIterator[asyncio.subprocess.Process]:
+    async def cards(self, models: str = "h100") -> AsyncIterator[asyncio.subprocess.Process]:
         """A real agent over a simulated node; ready."""
-        node = self._node(cards)
+        node = self._node(models)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "vcuda.node", "--state", self.state, "--socket", self.socket, "--sim-node", node),
             cwd=PROJECT,
@@ -77,7 +77,7 @@ class LocalSite:
         assert process.stderr is not None
         said: list[bytes] = []
         async with asyncio.timeout(BOUND):
-            while b"agent_ready" not in (line := await process.stderr.readline()):
+            while b"Ready at" not in (line := await process.stderr.readline()):
                 assert line, b"".join(said).decode()
                 said.append(line)
         drain = asyncio.create_task(process.stderr.read())
@@ -89,13 +89,13 @@ class LocalSite:
             await process.wait()
             await drain
 
-    def _node(self, cards: str) -> Path:
+    def _node(self, models: str) -> Path:
         if not all(path.exists() for path in _BUILT):
             subprocess.run(["make", "-s", "vcuda"], cwd=PROJECT, check=True, stdout=sys.stderr)
         folder = self.state / "sim"
         folder.mkdir(exist_ok=True)
         if not (folder / "node").exists():
-            subprocess.run([BUILD / "sim" / "tessera-sim", "create", folder / "node", "--cards", cards], check=True)
+            subprocess.run([BUILD / "sim" / "tessera-sim", "create", folder / "node", "--cards", models], check=True)
         return folder / "node"
 
 
