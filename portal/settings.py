@@ -40,7 +40,7 @@ CLUSTER_DRIVER = env.text("TESSERA_DRIVER", "local")
 AGENT_SOCKET = Path(env.text("TESSERA_AGENT_SOCKET") or STATE_DIR / "run" / "agent.sock")
 NOTEBOOK_ENVIRONMENTS = Path(env.text("TESSERA_ENVIRONMENTS") or STATE_DIR / "environments")
 BELL_DIR = STATE_DIR / "run" / "bells"
-GATEWAY_DIR = STATE_DIR / "run" / "gateway"  # of nginx's account alone: its configuration, and the socket of the authoriser
+GATEWAY_DIR = STATE_DIR / "gateway"  # belongs to nginx alone: its configuration, and the socket of the authoriser
 BELL_REDIS_URL = env.text("TESSERA_REDIS_URL")
 
 INSTALLED_APPS = [

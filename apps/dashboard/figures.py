@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 Column = list[int | None]
-_OWN = {"compute_used": "used", "compute_limit": "limit", "memory_used": "memory", "memory_limit": "memory_limit", "throttled_ms": "throttled"}
+_OWN = {
+    "compute_used": "used",
+    "compute_limit": "limit",
+    "memory_used": "memory",
+    "memory_limit": "memory_limit",
+    "throttled_ms": "throttled",
+}
 _CARD = {"compute_used": "card", "memory_used": "card_memory"}
 
 

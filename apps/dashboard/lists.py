@@ -1,5 +1,6 @@
 """Filters, order and pages of lists of workloads. The address holds all of it, so a link shows a colleague the same."""
 
+from collections.abc import Container
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -40,6 +41,10 @@ def states() -> list[tuple[str, str]]:
     ]
 
 
+def _known(word: str | None, words: Container[str]) -> str:
+    return word if word and word in words else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Filters:
     q: str = ""
@@ -54,9 +59,9 @@ class Filters:
         page = query.get("page", "1")
         return cls(
             q=query.get("q", "").strip()[:100],
-            state=query["state"] if query.get("state") in _STATES else "",
+            state=_known(query.get("state"), _STATES),
             tenant=query.get("tenant", "").strip()[:50],
-            sort=query["sort"] if query.get("sort") in _ORDERS else "",
+            sort=_known(query.get("sort"), _ORDERS),
             page=int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1,
         )
 
@@ -77,7 +82,9 @@ class Filters:
     def apply(self, rows: QuerySet[Workload]) -> Page[Workload]:
         if self.q:
             rows = rows.filter(
-                Q(name__icontains=self.q) | Q(owner__username__icontains=self.q) | Q(owner__display_name__icontains=self.q)
+                Q(name__icontains=self.q)
+                | Q(owner__username__icontains=self.q)
+                | Q(owner__display_name__icontains=self.q)
             )
         if self.state:
             rows = rows.filter(_STATES[self.state])

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import translation
-from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 
 from apps.accounts.models import User
@@ -23,11 +22,6 @@ class PersonMiddleware(MiddlewareMixin):
             translation.activate(language_of(request.user, ""))
             request.LANGUAGE_CODE = translation.get_language()
         activate_zone(request.COOKIES)
-
-    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        if response.get("Content-Type", "").startswith("text/html"):
-            patch_vary_headers(response, ("Cookie",))
-        return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, PortalError) or request.path.startswith("/api/"):

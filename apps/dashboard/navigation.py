@@ -64,4 +64,3 @@ def _navigation(request: HttpRequest) -> Navigation:
         tenants=mine,
         tenant=next((tenant for tenant in mine if tenant.slug == wanted), None),
     )
-

@@ -44,5 +44,7 @@ def changed_lines(after: Iterable[Line], before: Iterable[Line], tenant: Tenant)
     """What a request would make of the quota."""
     known = {line.dimension: line for line in before}
     return [
-        quota_line(line, tenant, before=known.get(line.dimension)) for line in after if line.limit is not None or line.used
+        quota_line(line, tenant, before=known.get(line.dimension))
+        for line in after
+        if line.limit is not None or line.used
     ]

@@ -4,4 +4,4 @@ from django.urls import path
 
 from apps.dashboard.live.consumer import LiveConsumer
 
-websocket_urlpatterns = [path("ws/live", LiveConsumer.as_asgi())]
+websocket_urlpatterns = [path("ws/live", LiveConsumer.as_asgi())]  # type: ignore[arg-type]  # an ASGI application

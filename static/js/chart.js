@@ -95,7 +95,8 @@ function axis(extra) {
 }
 
 function options(element, kind, language) {
-  const time = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false });
+  const format = (more) => new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false, ...more });
+  const [minutes, seconds] = [format({}), format({ second: "2-digit" })];
   const top = kind.top(element);
   return {
     width: element.clientWidth,
@@ -103,7 +104,10 @@ function options(element, kind, language) {
     padding: [8, 8, 0, 0],
     cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
     scales: { x: { time: true }, y: { range: top === null ? (_, __, max) => [0, Math.max(10, max || 0)] : [0, top] } },
-    axes: [axis({ values: (_, ticks) => ticks.map((tick) => time.format(tick * 1000)), space: 72 }), axis({ size: 52, values: (_, ticks) => ticks.map((tick) => `${tick}`) })],
+    axes: [
+      axis({ size: 28, space: 80, values: (_, ticks, __, ___, step) => ticks.map((tick) => (step < 60 ? seconds : minutes).format(tick * 1000)) }),
+      axis({ size: 44, values: (_, ticks) => ticks.map((tick) => `${tick}`) }),
+    ],
     series: [
       {},
       ...kind.lines.map((line) => ({
@@ -143,7 +147,7 @@ class Chart {
     this.queued = true;
     requestAnimationFrame(() => {
       this.queued = false;
-      const empty = this.element.querySelector(".chart-empty");
+      const empty = this.element.querySelector(".plot-empty");
       if (empty) empty.hidden = this.columns.at.length > 0;
       if (this.columns.at.length === 0) return;
       if (this.plot) this.plot.setData(this.data());

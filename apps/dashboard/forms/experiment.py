@@ -14,6 +14,7 @@ from apps.cluster import selectors as cluster
 from apps.core import ids
 from apps.core.share import GIB, MIB, WHOLE, GpuShare, Resources
 from apps.tenants import selectors as tenants
+from apps.tenants.models import Tenant
 from apps.workloads.models import Workload
 
 CUSTOM = "custom"
@@ -34,12 +35,14 @@ class ExperimentForm(forms.Form):
     """Memory in GiB and compute in per cent: as people say it. `resources` has them in bytes and per mille."""
 
     key = forms.UUIDField(widget=forms.HiddenInput)
-    tenant = forms.ModelChoiceField(queryset=None, to_field_name="slug")
-    environment = forms.ModelChoiceField(queryset=None, to_field_name="slug")
+    tenant = forms.ModelChoiceField(queryset=Tenant.objects.none(), to_field_name="slug")
+    environment = forms.ModelChoiceField(queryset=Environment.objects.none(), to_field_name="slug")
     flavour = forms.CharField(max_length=50)
     name = forms.CharField(max_length=200, error_messages={"required": _("Give it a name, so that you find it again.")})
     time_limit = forms.ChoiceField(choices=TIME_LIMITS)
-    gpu_memory = forms.DecimalField(label=_("GPU memory"), min_value=Decimal("0.25"), decimal_places=2, step_size=0.25, required=False)
+    gpu_memory = forms.DecimalField(
+        label=_("GPU memory"), min_value=Decimal("0.25"), decimal_places=2, step_size=0.25, required=False
+    )
     gpu_compute = forms.DecimalField(
         label=_("Compute, guaranteed"),
         help_text=_("You always get this much. At 100 % the GPU is yours alone."),
@@ -51,8 +54,12 @@ class ExperimentForm(forms.Form):
         min_value=1, max_value=100, decimal_places=1, required=False,
     )  # fmt: skip
     gpu_count = forms.IntegerField(label=_("GPUs"), min_value=0, max_value=16, required=False)
-    cpu = forms.DecimalField(label=_("CPU cores"), min_value=Decimal("0.1"), max_value=256, decimal_places=3, required=False)
-    ram = forms.DecimalField(label=_("RAM"), min_value=Decimal("0.25"), max_value=4096, decimal_places=2, required=False)
+    cpu = forms.DecimalField(
+        label=_("CPU cores"), min_value=Decimal("0.1"), max_value=256, decimal_places=3, required=False
+    )
+    ram = forms.DecimalField(
+        label=_("RAM"), min_value=Decimal("0.25"), max_value=4096, decimal_places=2, required=False
+    )
 
     def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

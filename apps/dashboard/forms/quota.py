@@ -22,7 +22,9 @@ FACTORS = {
 
 
 def _amount(label: Any, unit: str, help_text: Any = "", places: int = 2) -> forms.DecimalField:
-    field = forms.DecimalField(label=label, min_value=0, max_digits=12, decimal_places=places, required=False, help_text=help_text)
+    field = forms.DecimalField(
+        label=label, min_value=0, max_digits=12, decimal_places=places, required=False, help_text=help_text
+    )
     field.unit = unit  # type: ignore[attr-defined]  # read by the template
     return field
 

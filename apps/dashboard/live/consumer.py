@@ -77,7 +77,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
         return query.get("lang", [""])[0]
 
-    async def disconnect(self, code: int) -> None:
+    async def disconnect(self, code: int) -> None:  # noqa: ARG002 - the name is the framework's
         if self.pump is None:
             return
         self.hub.leave(self)

@@ -25,11 +25,12 @@ from apps.tenants.models import Tenant
 from apps.workloads import selectors as workloads
 from apps.workloads.models import ENDED, Workload
 
+_TONES = ("ready", "moving", "unknown", "waiting", "failed", "off")  # what can be used comes first
 _ENDED_SHOWN = 5  # of one's own on the home page, so that they can be started again
 
 
 def _render(template: str, context: Mapping[str, Any]) -> Part:
-    made = part(render_to_string(f"parts/{template}.html", dict(context)))
+    made = part(render_to_string(f"parts/{template}.html", dict(context)).strip())
     return Part(mark_safe(made.html), made.tag)  # noqa: S308 - rendered by our own template, which escapes
 
 
@@ -57,6 +58,7 @@ def home_parts(actor: Actor, tenant: Tenant | None) -> dict[str, Part]:
     if tenant is not None:
         mine = mine.filter(tenant=tenant)
     views = views_of(actor, [*mine.exclude(phase__in=ENDED), *mine.filter(phase__in=ENDED)[:_ENDED_SHOWN]])
+    views.sort(key=lambda view: _TONES.index(view.state.tone))
     places = [tenant] if tenant is not None else list(tenants.runs_in(actor))
     held = [(place, quota_lines(quotas.headroom(place, actor.user_id), place)) for place in places]
     context = {"rows": views, "may_run": bool(places), "show_tenant": len(places) > 1}

@@ -24,7 +24,9 @@ register = template.Library()
 def icon(name: str, classes: str = "") -> SafeString:
     """An icon of the sprite, for decoration: the words beside it say the same."""
     sprite = f"{static('vendor/icons.svg')}#{name}"
-    return format_html('<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}"/></svg>', classes, sprite)
+    return format_html(
+        '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}"/></svg>', classes, sprite
+    )
 
 
 @register.filter
@@ -49,6 +51,12 @@ def as_length(seconds: float | None) -> str:
 
 
 @register.filter
+def as_step(seconds: float) -> str:
+    """A stretch of a start: tenths count there."""
+    return timewords.words()["second"].replace("{n}", f"{seconds:.1f}") if seconds < 10 else timewords.length(seconds)
+
+
+@register.filter
 def seconds_left(until: datetime) -> str:
     """Whole minutes, so that a bar does not change every second."""
     return str(max(int((until - clock.now()).total_seconds()) // 60 * 60, 0))
@@ -58,7 +66,7 @@ def seconds_left(until: datetime) -> str:
 def styled(field: BoundField) -> SafeString:
     """The widget with the class that the style sheet knows, and what assistive technology needs to find the error."""
     choice = isinstance(field.field.widget, forms.Select)
-    attrs = {"class": "form-select" if choice else "form-control"}
+    attrs: dict[str, str | bool] = {"class": "form-select" if choice else "form-control"}
     if field.errors:
         attrs |= {"aria-invalid": "true", "aria-describedby": f"{field.name}-error"}
     return field.as_widget(attrs=attrs)
@@ -75,7 +83,9 @@ def _absolute(at: datetime) -> str:
 
 
 def _time(at: datetime, say: str, text: str) -> SafeString:
-    return format_html('<time datetime="{}" title="{}" data-say="{}">{}</time>', at.isoformat(), _absolute(at), say, text)
+    return format_html(
+        '<time datetime="{}" title="{}" data-say="{}">{}</time>', at.isoformat(), _absolute(at), say, text
+    )
 
 
 @register.simple_tag

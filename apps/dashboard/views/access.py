@@ -14,7 +14,9 @@ from apps.audit.context import Actor
 P = ParamSpec("P")
 
 
-def page(view: Callable[Concatenate[HttpRequest, Actor, P], HttpResponse]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+def page(
+    view: Callable[Concatenate[HttpRequest, Actor, P], HttpResponse],
+) -> Callable[..., HttpResponse]:
     """A page of a signed-in person: the view is given the actor, and nothing is kept by caches."""
 
     @wraps(view)

@@ -31,7 +31,11 @@ def _page(request: HttpRequest, actor: Actor, status: int = 200, **more: Any) ->
     names = {tenant.id: tenant.name for tenant in tenants.visible_to(actor)}
     known = {key: str(label) for key, label in SCOPES.items()}
     tokens = [
-        (token, [known.get(scope, scope) for scope in token.scopes], names.get(token.tenant_id, "") if token.tenant_id else "")
+        (
+            token,
+            [known.get(scope, scope) for scope in token.scopes],
+            names.get(token.tenant_id, "") if token.tenant_id else "",
+        )
         for token in selectors.tokens_of(actor)
     ]
     first = {"display_name": user.display_name, "language": user.language, "theme": user.theme}

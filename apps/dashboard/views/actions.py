@@ -36,7 +36,7 @@ def stop(request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpResponse:
 
 @require_POST
 @page
-def start(request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpResponse:
+def start(_request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpResponse:
     workload = workloads.get(actor, workload_id)
     services.start(actor=actor, workload=workload)
     return _back(workload)
@@ -77,7 +77,7 @@ def delete(request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpRespons
 
 @require_GET
 @page
-def log(request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpResponse:
+def log(_request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpResponse:
     """The output of the latest run, as a file; of very long output the end."""
     workload = workloads.get(actor, workload_id)
     try:

@@ -140,7 +140,10 @@ def _nearest(found: experiments.Verdict) -> dict[str, str] | None:
     """What to fill into the form at one click, and its name: a preset where one fits, else the numbers."""
     if found.nearest_flavour is not None:
         flavour = found.nearest_flavour
-        return {"label": f"{flavour.label} ({_said(flavour.resources)})", "fields": json.dumps({"flavour": flavour.slug})}
+        return {
+            "label": f"{flavour.label} ({_said(flavour.resources)})",
+            "fields": json.dumps({"flavour": flavour.slug}),
+        }
     if found.nearest is None:
         return None
     numbers = {"flavour": CUSTOM, **numbers_of(found.nearest)}

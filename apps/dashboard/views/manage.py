@@ -130,4 +130,8 @@ def _filtered(events: QuerySet[Event], request: HttpRequest) -> QuerySet[Event]:
 def _changes(event: Event) -> list[tuple[str, object, object]]:
     """Field, before, after: only what differs."""
     names = list(dict.fromkeys([*event.before, *event.after]))
-    return [(name, event.before.get(name), event.after.get(name)) for name in names if event.before.get(name) != event.after.get(name)]
+    return [
+        (name, event.before.get(name), event.after.get(name))
+        for name in names
+        if event.before.get(name) != event.after.get(name)
+    ]

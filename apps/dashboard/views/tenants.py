@@ -50,7 +50,11 @@ def tenant_list(request: HttpRequest, actor: Actor) -> HttpResponse:
             form.add_error(None, " ".join(str(sentence) for sentence in (error.fields.values() or [error.message])))
         else:
             return redirect("tenant", made.slug)
-    rows = tenants.tenants_where(actor, at_least=Role.VIEWER).select_related("parent").order_by("parent__name", "kind", "name")
+    rows = (
+        tenants.tenants_where(actor, at_least=Role.VIEWER)
+        .select_related("parent")
+        .order_by("parent__name", "kind", "name")
+    )
     manages = actor.is_operator or form.fields["parent"].queryset.exists()  # type: ignore[attr-defined]
     held = [(row, quota_lines(quotas.lines(row), row)) for row in rows]
     context = {"rows": held, "form": form if manages else None}
@@ -115,7 +119,11 @@ def remove_member(request: HttpRequest, actor: Actor, slug: str, user_id: UUID) 
     except Conflict as error:
         messages.error(request, str(error.message))
     else:
-        messages.success(request, _("%(user)s is no longer a member. What they run goes on running until somebody stops it.") % {"user": member.user})
+        messages.success(
+            request,
+            _("%(user)s is no longer a member. What they run goes on running until somebody stops it.")
+            % {"user": member.user},
+        )
     return redirect("tenant", slug)
 
 
@@ -127,7 +135,9 @@ def set_quota(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
     if not form.is_valid():
         return _page(request, actor, tenant, quota_form=form)
     try:
-        quota_services.set_quota(actor=actor, tenant=tenant, limits=form.limits, expected_version=form.cleaned_data["version"])
+        quota_services.set_quota(
+            actor=actor, tenant=tenant, limits=form.limits, expected_version=form.cleaned_data["version"]
+        )
     except (Conflict, InvalidInput) as error:
         for name, sentence in error.fields.items():
             form.add_error(name, str(sentence))
