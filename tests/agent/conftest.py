@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-BUILD = PROJECT / "build" / "vcuda"
+BUILD = Path(os.environ.get("TESSERA_LIBRARIES", PROJECT / "build" / "vcuda"))  # another build: sanitizers, say
 SIM_TOOL = BUILD / "sim" / "tessera-sim"
 BOUND = 60.0  # s; only says when a test gives up, never how long something may take
 GIB = 1024**3
@@ -47,9 +47,13 @@ def place() -> Iterator[Path]:
 @pytest.fixture
 def sim_node(place: Path, libraries: Path) -> Path:
     """An H100 and a T4."""
-    path = place / "node"
-    subprocess.run([libraries / "sim" / "tessera-sim", "create", path, "--cards", "h100,t4"], check=True)
-    return path
+    assert libraries == BUILD
+    sim_tool("create", place / "node", "--cards", "h100,t4")
+    return place / "node"
+
+
+def sim_tool(*arguments: str | Path) -> None:
+    subprocess.run([SIM_TOOL, *arguments], check=True, stdout=sys.stderr)
 
 
 @dataclass
@@ -124,6 +128,12 @@ class Agent:
             pass
         raise AssertionError(f"no sample of {subject} was as wanted; the last one: {last}; log: {self.log}")
 
+    async def whole_second(self) -> None:
+        """Until a second has been sampled that began after this call."""
+        async with asyncio.timeout(BOUND), self.client.get("http://agent/samples") as response:
+            for _ in range(3):  # the newest one, the present one, and the next
+                assert await response.content.readline()
+
     async def kill(self) -> None:
         self.process.kill()
         await self.process.wait()
@@ -171,7 +181,7 @@ async def site(place: Path, sim_node: Path) -> AsyncIterator[Site]:
 
 async def start_agent(*options: str | Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "vcuda.node", *options, cwd=PROJECT, stderr=asyncio.subprocess.PIPE
+        sys.executable, "-m", "vcuda.node", "--libraries", BUILD, *options, cwd=PROJECT, stderr=asyncio.subprocess.PIPE
     )
 
 

@@ -35,6 +35,11 @@ class CardState:
     gauge: Gauge = field(default_factory=Gauge)
     looked_ns: int | None = None
 
+    @property
+    def illness(self) -> str:
+        """Why the card is not healthy; nothing when it is."""
+        return self.look.fault or self.gauges.illness
+
 
 def tick_card(card: CardState, look: Look, claims: Sequence[Kept], claim_of: Attribute, now_ns: int) -> None:
     """Take in what the driver shows and write each claim's share, neighbours and multiplier."""

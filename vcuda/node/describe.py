@@ -43,8 +43,8 @@ def _card(node: Node, card: CardState) -> dict[str, Any]:
         "memory": facts.allocatable,
         "physical_memory": facts.physical_memory,
         "simulated": node.simulated,
-        "healthy": not card.look.fault,
-        "health_reason": card.look.fault,
+        "healthy": not card.illness,
+        "health_reason": card.illness,
         "attributes": dict(facts.attributes),
         "claims": [
             {

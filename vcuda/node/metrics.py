@@ -65,7 +65,7 @@ class _NodeCollector(Collector):
     def _health(self) -> Iterator[Metric]:
         healthy = GaugeMetricFamily("tessera_card_healthy", "1 when the card answers", labels=["card"])
         for uuid, card in self._node.cards.items():
-            healthy.add_metric([uuid], 0 if card.look.fault else 1)
+            healthy.add_metric([uuid], 0 if card.illness else 1)
         yield healthy
         multiplier = GaugeMetricFamily(
             "tessera_claim_multiplier",

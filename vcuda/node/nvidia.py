@@ -1,4 +1,4 @@
-"""NVML through nvidia-ml-py: the only importer of `pynvml`. Works on NVIDIA's driver and on the simulated one alike.
+"""NVML through nvidia-ml-py, the library that calls itself `pynvml`. Works on NVIDIA's driver and on the simulated one alike.
 
 Must speak to the hidden driver, not to the limiting library in front of it: the library is loaded by path before
 pynvml asks for it by name, and the loader answers a name with what is loaded already.
@@ -16,6 +16,7 @@ from typing import Any
 import pynvml
 
 from vcuda.node.errors import Unavailable
+from vcuda.node.health import Health
 from vcuda.node.nvml import Busy, CardFacts, Gauges, Look, Process
 from vcuda.node.prepare import CUDA, NVML
 
@@ -39,6 +40,7 @@ class NvidiaMl:
                 hint="Check it with `nvidia-smi`, or `tessera-sim show` for a simulated node.",
             ) from None
         self._handles: dict[str, Any] = {}
+        self._health: Health | None = None
 
     def cards(self) -> Sequence[CardFacts]:
         """All cards that answer, in the driver's order. Raises Unavailable when NVML itself does not work."""
@@ -47,6 +49,7 @@ class NvidiaMl:
         except pynvml.NVMLError as error:
             raise Unavailable(f"NVML does not count cards: {error}.", code="driver_unavailable") from None
         found = [self._card(index) for index in range(count)]
+        self._health = Health(self._handles.values())
         return [card for card in found if card is not None]
 
     def look(self, uuid: str, *, since_us: int) -> Look:
@@ -70,6 +73,7 @@ class NvidiaMl:
             memory_used=None if memory is None else int(memory.used),
             temperature=_ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
             power=None if power is None else round(power / 1000),
+            illness=self._health.of(uuid, handle) if self._health else "",
         )
 
     def close(self) -> None:

@@ -62,6 +62,7 @@ class Gauges:
     memory_used: int | None = None
     temperature: int | None = None
     power: int | None = None
+    illness: str = ""  # reason code of a card that answers but cannot be trusted
 
 
 class Nvml(Protocol):

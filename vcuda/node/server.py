@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -99,8 +100,9 @@ class Api:
     async def samples(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
         await response.prepare(request)
-        async for batch in self._feed.batches():
-            await response.write(json.dumps([sample.as_json() for sample in batch]).encode() + b"\n")
+        with suppress(ConnectionResetError):  # the reader has gone
+            async for batch in self._feed.batches():
+                await response.write(json.dumps([sample.as_json() for sample in batch]).encode() + b"\n")
         return response
 
     async def metrics(self, _: web.Request) -> web.StreamResponse:
