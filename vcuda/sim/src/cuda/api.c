@@ -17,7 +17,9 @@
 #define API_TS(symbol, name, since, suffix, ts_since, params, args) \
   ENTRY(symbol, symbol, true, false, params, args)                  \
   ENTRY(symbol##suffix, symbol, true, true, params, args)
+#define API_ALIAS(symbol, name, since)
 #include "api.def"
+#undef API_ALIAS
 #undef API
 #undef API_PLAIN
 #undef API_TS
@@ -33,9 +35,11 @@ struct entry {
 #define API_PLAIN API
 #define API_TS(symbol, name, since, suffix, ts_since, params, args) \
   {name, since, false, (void (*)(void))symbol}, {name, ts_since, true, (void (*)(void))symbol##suffix},
+#define API_ALIAS(symbol, name, since) {name, since, false, (void (*)(void))symbol},
 static const struct entry entries[] = {
 #include "api.def"
 };
+#undef API_ALIAS
 #undef API
 #undef API_PLAIN
 #undef API_TS

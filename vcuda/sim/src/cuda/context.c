@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "heap.h"
+#include "capture.h"
 #include "impl.h"
 
 enum { STACK = 64 };
@@ -53,7 +53,10 @@ static CUresult make_context(CUdevice device, unsigned flags, bool primary, stru
 }
 
 static void end_context(struct CUctx_st *ctx) {
-  while (ctx->streams) stream_drop(ctx->streams);
+  while (ctx->streams) {
+    capture_abandon(ctx->streams);
+    stream_drop(ctx->streams);
+  }
   modules_end(ctx);
   sim_lock(&driver.node);
   sim_advance_all(&driver.node);

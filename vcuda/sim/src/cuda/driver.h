@@ -28,10 +28,13 @@ enum kind {
   KIND_KERNEL = 0x4b524e31,
   KIND_POOL = 0x504f4f31,
   KIND_ARRAY = 0x41525231,
+  KIND_MIPMAP = 0x4d495031,
+  KIND_PHYSICAL = 0x50485931,
   KIND_LINK = 0x4c4e4b31,
   KIND_GRAPH = 0x47525031,
   KIND_NODE = 0x4e4f4431,
-  KIND_EXEC = 0x45584531
+  KIND_EXEC = 0x45584531,
+  KIND_CAPTURE = 0x43415031
 };
 
 struct head {
@@ -45,7 +48,11 @@ void *handle_new(enum kind kind, size_t size);
 void handle_free(void *handle);
 bool handle_is(const void *handle, enum kind kind);
 
-struct heap; /* device memory of one context and class, see heap.h */
+struct capture;
+struct node_set {
+  CUgraphNode *nodes;
+  size_t count;
+};
 
 struct CUctx_st {
   struct head head;
@@ -72,7 +79,8 @@ struct CUstream_st {
   int priority;
   uint64_t id;
   uint64_t thread; /* owner of a per-thread default stream, else 0 */
-  struct capture *capture;
+  struct capture *capture; /* NULL: not capturing */
+  struct node_set last;    /* nodes that the next captured work depends on */
 };
 
 struct CUevent_st {
@@ -80,8 +88,9 @@ struct CUevent_st {
   struct CUctx_st *ctx;
   uint32_t sim;
   unsigned flags;
-  struct capture *capture; /* last recorded in a capturing stream */
-  struct CUgraphNode_st *captured_after;
+  struct capture *capture; /* last recorded in a capturing stream, NULL else */
+  uint64_t capture_id;
+  struct node_set after;   /* what that stream had captured by then */
 };
 
 struct driver {
@@ -118,7 +127,10 @@ struct CUstream_st *stream_make(struct CUctx_st *ctx, uint32_t sim_flags, unsign
 void stream_drop(struct CUstream_st *stream);
 
 /* Puts an operation into a stream; waits for room as the hardware queue does. */
+CUresult begin_enqueue(struct CUstream_st *stream); /* on success: the node's lock is held and there is room for one */
 CUresult enqueue(struct CUstream_st *stream, enum sim_op_kind kind, uint64_t cost_ns, uint64_t *position);
+CUresult enqueue_record(struct CUstream_st *stream, CUevent event, uint64_t *position);
+CUresult enqueue_wait(struct CUstream_st *stream, CUevent event, uint64_t *position);
 CUresult wait_stream(struct CUstream_st *stream, uint64_t position);
 CUresult wait_context(struct CUctx_st *ctx);
 

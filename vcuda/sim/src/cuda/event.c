@@ -1,4 +1,6 @@
+#include "capture.h"
 #include "impl.h"
+#include "work.h"
 
 CUresult impl_cuEventCreate(CUevent *out, unsigned flags) {
   const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
@@ -28,8 +30,34 @@ CUresult impl_cuEventDestroy_v2(CUevent event) {
   sim_lock(&driver.node);
   sim_event_destroy(driver.node.node, event->sim);
   sim_unlock(&driver.node);
+  node_set_clear(&event->after);
   handle_free(event);
   return CUDA_SUCCESS;
+}
+
+CUresult impl_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) {
+  struct CUstream_st *stream;
+  struct work record = {.kind = WORK_RECORD, .event = event};
+  CUresult result = need_stream(handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (event->ctx != stream->ctx) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL)) return capture_record(stream, event);
+  event->capture = NULL;
+  return work_submit(stream, &record, NULL);
+}
+
+CUresult impl_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
+  struct CUstream_st *stream;
+  struct work wait = {.kind = WORK_WAIT, .event = event};
+  CUresult result = need_stream(handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (capture_of(event) && !(flags & CU_EVENT_WAIT_EXTERNAL)) return capture_wait(stream, event);
+  if (stream->capture && !(flags & CU_EVENT_WAIT_EXTERNAL)) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  return work_submit(stream, &wait, NULL);
 }
 
 CUresult impl_cuEventRecord(CUevent event, CUstream stream) { return impl_cuEventRecordWithFlags(event, stream, 0); }

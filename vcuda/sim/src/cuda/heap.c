@@ -233,6 +233,17 @@ bool heap_find(uint64_t address, struct range *out) {
   return found;
 }
 
+bool heap_covers(uint64_t address, uint64_t bytes) {
+  uint64_t end = address + bytes;
+  struct range range;
+  if (end < address) return false;
+  while (address < end) {
+    if (!heap_find(address, &range) || range.host == 2) return false;
+    address = range.base + range.size;
+  }
+  return true;
+}
+
 int heap_note(const struct range *range) {
   int result;
   pthread_mutex_lock(&lock);
@@ -255,11 +266,14 @@ bool heap_forget(uint64_t base, struct range *out) {
 void heap_zero(uint64_t address, uint64_t bytes) {
   uint64_t first = (address + 4095) / 4096 * 4096;
   uint64_t last = (address + bytes) / 4096 * 4096;
+  int advice = MADV_DONTNEED;
+  struct range range;
   if (last <= first || bytes < 16 * 4096) {
     memset((void *)(uintptr_t)address, 0, bytes);
     return;
   }
   memset((void *)(uintptr_t)address, 0, first - address);
   memset((void *)(uintptr_t)last, 0, address + bytes - last);
-  if (madvise((void *)(uintptr_t)first, last - first, MADV_DONTNEED) < 0) memset((void *)(uintptr_t)first, 0, last - first);
+  if (heap_find(address, &range) && range.class == SIM_VMM) advice = MADV_REMOVE; /* shared with other mappings of it */
+  if (madvise((void *)(uintptr_t)first, last - first, advice) < 0) memset((void *)(uintptr_t)first, 0, last - first);
 }

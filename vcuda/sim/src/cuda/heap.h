@@ -35,6 +35,8 @@ void heap_free_all(struct sim_handle *node, const void *owner);
 
 /* The range that holds the address. */
 bool heap_find(uint64_t address, struct range *out);
+/* True when the bytes lie wholly in device memory (possibly in several ranges side by side). */
+bool heap_covers(uint64_t address, uint64_t bytes);
 /* Adds and removes ranges that the heap did not allocate (host memory, mapped virtual memory). */
 int heap_note(const struct range *range);
 bool heap_forget(uint64_t base, struct range *out);

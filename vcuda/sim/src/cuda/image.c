@@ -6,26 +6,6 @@
 
 #define ELF_MAX (1ull << 32)
 #define FATBIN_WRAPPER 0x466243b1u
-#define FATBIN_MAGIC 0xba55ed50u
-
-struct fatbin_header {
-  uint32_t magic;
-  uint16_t version, header_size;
-  uint64_t size; /* of all entries after the header */
-};
-
-struct fatbin_entry {
-  uint16_t kind; /* 1: PTX, 2: cubin */
-  uint16_t version;
-  uint32_t header_size;
-  uint64_t size; /* of the payload as stored */
-  uint32_t compressed_size, unknown;
-  uint16_t minor, major;
-  uint32_t sm;
-  uint64_t name_offset, name_size, flags, zero, unpacked_size;
-};
-
-enum { ENTRY_PTX = 1, ENTRY_ELF = 2 };
 #define ENTRY_LZ4 0x2000u
 #define ENTRY_ZSTD 0x8000u
 
@@ -109,24 +89,24 @@ static int parse_payload(const struct fatbin_entry *entry, const unsigned char *
     payload = unpacked;
     size = (size_t)length;
   }
-  result = entry->kind == ENTRY_ELF ? image_parse_elf(payload, size, image) : image_parse_ptx((const char *)payload, size, image);
+  result = entry->kind == FATBIN_ELF ? image_parse_elf(payload, size, image) : image_parse_ptx((const char *)payload, size, image);
   free(unpacked);
   return result;
 }
 
-/* All entries of a fat binary describe the same kernels: the first that can be read is enough. */
+/* All entries of a fat binary describe the same kernels: the first that can be read is enough. Those of our linker add up. */
 static int parse_fatbin(const unsigned char *data, struct image *image) {
   struct fatbin_header header;
   uint64_t at;
   int result = -ENOTSUP;
   memcpy(&header, data, sizeof header);
   if (header.header_size < sizeof header || header.size > ELF_MAX) return -EINVAL;
-  for (at = 0; at + sizeof(struct fatbin_entry) <= header.size && result != 0;) {
+  for (at = 0; at + sizeof(struct fatbin_entry) <= header.size && (result != 0 || header.version == FATBIN_LINKED);) {
     struct fatbin_entry entry;
     const unsigned char *start = data + header.header_size + at;
     memcpy(&entry, start, sizeof entry);
     if (entry.header_size < 64 || entry.size > header.size - at || entry.header_size > header.size - at - entry.size) return -EINVAL;
-    if (entry.kind == ENTRY_PTX || entry.kind == ENTRY_ELF) result = parse_payload(&entry, start + entry.header_size, image);
+    if (entry.kind == FATBIN_PTX || entry.kind == FATBIN_ELF) result = parse_payload(&entry, start + entry.header_size, image);
     at += entry.header_size + entry.size;
   }
   return result;

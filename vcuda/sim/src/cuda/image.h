@@ -26,6 +26,27 @@ struct image {
   int ptx_version, sm; /* 10 * major + minor, 0 when unknown */
 };
 
+#define FATBIN_MAGIC 0xba55ed50u
+enum { FATBIN_LINKED = 0x5453, FATBIN_PTX = 1, FATBIN_ELF = 2 };
+
+struct fatbin_header {
+  uint32_t magic;
+  uint16_t version; /* FATBIN_LINKED: made by our linker, every entry counts */
+  uint16_t header_size;
+  uint64_t size; /* of all entries after the header */
+};
+
+struct fatbin_entry {
+  uint16_t kind; /* FATBIN_PTX, FATBIN_ELF */
+  uint16_t version;
+  uint32_t header_size;
+  uint64_t size; /* of the payload as stored */
+  uint32_t compressed_size, unknown;
+  uint16_t minor, major;
+  uint32_t sm;
+  uint64_t name_offset, name_size, flags, zero, unpacked_size;
+};
+
 /* 0, -EINVAL not an image that a driver accepts, -ENOTSUP no part of it is readable here, -ENOMEM. size 0: unknown, the
  * image says where it ends. */
 int image_parse(const void *data, size_t size, struct image *image);

@@ -7,7 +7,9 @@
 #define API(symbol, name, since, params, args) CUresult impl_##symbol params;
 #define API_PLAIN API
 #define API_TS(symbol, name, since, suffix, ts_since, params, args) CUresult impl_##symbol params;
+#define API_ALIAS(symbol, name, since)
 #include "api.def"
+#undef API_ALIAS
 #undef API
 #undef API_PLAIN
 #undef API_TS

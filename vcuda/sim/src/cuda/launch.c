@@ -1,17 +1,11 @@
 #include <string.h>
 
 #include "impl.h"
+#include "launch.h"
 #include "module.h"
+#include "work.h"
 
 #define WAVE_NS 5000ull /* default cost of one wave of blocks: a short memory-bound kernel */
-
-struct launch {
-  CUfunction function;
-  unsigned grid[3], block[3];
-  unsigned shared;
-  CUstream stream;
-  void **params, **extra;
-};
 
 static bool registered_cost(struct CUfunc_st *function, uint64_t *cost_ns) {
   struct sim_node *node = driver.node.node;
@@ -62,23 +56,33 @@ static CUresult check(const struct launch *launch, const struct sim_card *card) 
   return CUDA_SUCCESS;
 }
 
-static CUresult launch_kernel(const struct launch *launch, bool cooperative) {
-  struct CUstream_st *stream;
+struct CUctx_st *function_context(CUfunction function) { return function->ctx; }
+
+CUresult launch_describe(const struct launch *launch, struct CUctx_st *ctx, struct work *work) {
+  const struct sim_card *card = card_of(ctx);
   uint64_t threads, blocks;
   CUresult result;
 
   if (!handle_is(launch->function, KIND_FUNCTION)) return CUDA_ERROR_INVALID_HANDLE;
-  result = need_stream(launch->stream, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  if (launch->function->ctx && launch->function->ctx != stream->ctx) return CUDA_ERROR_INVALID_CONTEXT;
-  result = check(launch, card_of(stream->ctx));
+  if (launch->function->ctx && launch->function->ctx != ctx) return CUDA_ERROR_INVALID_CONTEXT;
+  result = check(launch, card);
   if (result != CUDA_SUCCESS) return result;
   blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
   threads = blocks * launch->block[0] * launch->block[1] * launch->block[2];
-  if (cooperative && blocks > (uint64_t)card_of(stream->ctx)->model.sms * card_of(stream->ctx)->model.blocks_per_sm) {
+  if (launch->cooperative && blocks > (uint64_t)card->model.sms * card->model.blocks_per_sm) {
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
-  return enqueue(stream, SIM_OP_KERNEL, launch_cost(launch->function, card_of(stream->ctx), threads, first_param(launch)), NULL);
+  *work = (struct work){.kind = WORK_KERNEL, .engine = SIM_OP_KERNEL, .launch = *launch,
+                        .cost_ns = launch_cost(launch->function, card, threads, first_param(launch))};
+  return CUDA_SUCCESS;
+}
+
+static CUresult launch_kernel(const struct launch *launch) {
+  struct CUstream_st *stream;
+  struct work work;
+  CUresult result = need_stream(launch->stream, &stream);
+  if (result == CUDA_SUCCESS) result = launch_describe(launch, stream->ctx, &work);
+  return result == CUDA_SUCCESS ? work_submit(stream, &work, NULL) : result;
 }
 
 CUresult impl_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -86,12 +90,11 @@ CUresult impl_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz
   struct launch launch = {.function = f, .grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared = shared, .stream = stream,
                           .params = params, .extra = extra};
   if (params && extra) return CUDA_ERROR_INVALID_VALUE;
-  return launch_kernel(&launch, false);
+  return launch_kernel(&launch);
 }
 
 CUresult impl_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
   struct launch launch;
-  bool cooperative = false;
   if (!config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
   launch = (struct launch){.function = f,
                            .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -101,14 +104,14 @@ CUresult impl_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void 
                            .params = params,
                            .extra = extra};
   for (unsigned i = 0; i < config->numAttrs; i++) {
-    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) cooperative = config->attrs[i].value.cooperative != 0;
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) launch.cooperative = config->attrs[i].value.cooperative != 0;
   }
-  return launch_kernel(&launch, cooperative);
+  return launch_kernel(&launch);
 }
 
 CUresult impl_cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                         unsigned bz, unsigned shared, CUstream stream, void **params) {
   struct launch launch = {.function = f, .grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared = shared, .stream = stream,
-                          .params = params};
-  return launch_kernel(&launch, true);
+                          .params = params, .cooperative = true};
+  return launch_kernel(&launch);
 }

@@ -2,6 +2,7 @@
 
 #include "heap.h"
 #include "impl.h"
+#include "pool.h"
 #include "transfer.h"
 
 CUresult memory_error(int error) {
@@ -9,7 +10,10 @@ CUresult memory_error(int error) {
   return error < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-void memory_end(struct CUctx_st *ctx) { heap_free_all(&driver.node, ctx); }
+void memory_end(struct CUctx_st *ctx) {
+  pools_end(ctx);
+  heap_free_all(&driver.node, ctx);
+}
 
 CUresult impl_cuMemGetInfo_v2(size_t *available, size_t *total) {
   struct CUctx_st *ctx;
@@ -17,6 +21,7 @@ CUresult impl_cuMemGetInfo_v2(size_t *available, size_t *total) {
   CUresult result = need_context(&ctx);
   if (result != CUDA_SUCCESS) return result;
   if (!available || !total) return CUDA_ERROR_INVALID_VALUE;
+  pools_settle(true);
   sim_lock(&driver.node);
   sim_reclaim(&driver.node);
   used = sim_card_used(driver.node.node, ctx->card);
@@ -65,7 +70,7 @@ CUresult impl_cuMemFree_v2(CUdeviceptr pointer) {
   if (pointer == 0) return CUDA_SUCCESS;
   result = wait_context(ctx);
   if (result != CUDA_SUCCESS) return result;
-  return memory_error(heap_free(&driver.node, pointer));
+  return pool_free_now(pointer) ? CUDA_SUCCESS : memory_error(heap_free(&driver.node, pointer));
 }
 
 CUresult impl_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr pointer) {

@@ -125,10 +125,9 @@ CUresult impl_cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned coun
 
 CUresult impl_cuModuleLoadFatBinary(CUmodule *out, const void *image) { return impl_cuModuleLoadData(out, image); }
 
-/* The whole file with a final zero, so that PTX text ends. */
-static CUresult read_file(const char *path, char **data) {
+CUresult module_read_file(const char *path, char **data, size_t *length) {
   FILE *file = fopen(path, "rbe");
-  long size;
+  long size = 0;
   *data = NULL;
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 4) {
@@ -140,6 +139,7 @@ static CUresult read_file(const char *path, char **data) {
     }
   }
   fclose(file);
+  if (length) *length = (size_t)size;
   return *data ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
@@ -147,7 +147,7 @@ CUresult impl_cuModuleLoad(CUmodule *out, const char *path) {
   char *data;
   CUresult result;
   if (!path) return CUDA_ERROR_INVALID_VALUE;
-  result = read_file(path, &data);
+  result = module_read_file(path, &data, NULL);
   if (result != CUDA_SUCCESS) return result;
   result = impl_cuModuleLoadData(out, data);
   free(data);

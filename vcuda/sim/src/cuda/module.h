@@ -30,6 +30,9 @@ CUresult module_make(struct CUctx_st *ctx, const void *data, size_t size, struct
 void module_drop(struct CUmod_st *module);
 CUresult module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out);
 
+/* The whole file with a final zero, so that PTX text ends. The caller frees it. */
+CUresult module_read_file(const char *path, char **data, size_t *length);
+
 /* GPU time of one launch, nanoseconds; threads: of the whole grid. first_param: the kernel's first 8 bytes, or NULL. */
 uint64_t launch_cost(struct CUfunc_st *function, const struct sim_card *card, uint64_t threads, const void *first_param);
 

@@ -2,7 +2,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "impl.h"
+#include "pool.h"
+#include "work.h"
 
 struct wait {
   uint32_t card;
@@ -47,6 +50,7 @@ CUresult wait_stream(struct CUstream_st *stream, uint64_t position) {
   struct wait wait = {.card = stream->ctx->card, .stream = stream, .position = position};
   sim_wait_locked(&driver.node, stream_ready, stream_earliest, &wait);
   sim_unlock(&driver.node);
+  pools_settle(true);
   return card_health(wait.card);
 }
 
@@ -54,6 +58,7 @@ CUresult wait_context(struct CUctx_st *ctx) {
   struct wait wait = {.card = ctx->card, .ctx = ctx};
   sim_wait_locked(&driver.node, context_ready, context_earliest, &wait);
   sim_unlock(&driver.node);
+  pools_settle(true);
   return card_health(wait.card);
 }
 
@@ -67,22 +72,43 @@ static uint64_t room_earliest(struct sim_handle *handle, const void *what) {
   return sim_earliest(handle->node, wait->stream->sim, handle->node->streams[wait->stream->sim].head + 1);
 }
 
-/* Returns with the node's lock held and room for one operation. */
-static CUresult begin_enqueue(struct CUstream_st *stream) {
+CUresult begin_enqueue(struct CUstream_st *stream) {
   struct wait wait = {.card = stream->ctx->card, .stream = stream};
-  sim_spend(&driver.node, driver.node.node->options.launch_ns);
+  CUresult result;
   sim_wait_locked(&driver.node, room_ready, room_earliest, &wait);
-  return card_health(wait.card);
+  result = card_health(wait.card);
+  if (result != CUDA_SUCCESS) sim_unlock(&driver.node);
+  return result;
 }
 
 CUresult enqueue(struct CUstream_st *stream, enum sim_op_kind kind, uint64_t cost_ns, uint64_t *position) {
   CUresult result = begin_enqueue(stream);
-  if (result == CUDA_SUCCESS) {
-    uint64_t at = sim_push(driver.node.node, stream->sim, kind, cost_ns);
-    if (position) *position = at;
-  }
+  uint64_t at;
+  if (result != CUDA_SUCCESS) return result;
+  at = sim_push(driver.node.node, stream->sim, kind, cost_ns);
   sim_unlock(&driver.node);
-  return result;
+  if (position) *position = at;
+  return CUDA_SUCCESS;
+}
+
+CUresult enqueue_record(struct CUstream_st *stream, CUevent event, uint64_t *position) {
+  CUresult result = begin_enqueue(stream);
+  uint64_t at;
+  if (result != CUDA_SUCCESS) return result;
+  at = sim_push_record(driver.node.node, stream->sim, event->sim);
+  sim_unlock(&driver.node);
+  if (position) *position = at;
+  return CUDA_SUCCESS;
+}
+
+CUresult enqueue_wait(struct CUstream_st *stream, CUevent event, uint64_t *position) {
+  CUresult result = begin_enqueue(stream);
+  uint64_t at;
+  if (result != CUDA_SUCCESS) return result;
+  at = sim_push_wait(driver.node.node, stream->sim, event->sim);
+  sim_unlock(&driver.node);
+  if (position) *position = at;
+  return CUDA_SUCCESS;
 }
 
 /* Taken with driver.lock. */
@@ -174,6 +200,7 @@ static bool drained(struct sim_handle *handle, const void *what) {
 CUresult impl_cuStreamDestroy_v2(CUstream stream) {
   struct wait wait;
   if (!handle_is(stream, KIND_STREAM)) return CUDA_ERROR_INVALID_HANDLE;
+  capture_abandon(stream);
   wait = (struct wait){.card = stream->ctx->card, .stream = stream, .position = 0};
   sim_lock(&driver.node);
   wait.position = driver.node.node->streams[stream->sim].tail;
@@ -198,6 +225,7 @@ CUresult impl_cuStreamSynchronize(CUstream handle) {
   struct CUstream_st *stream;
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
+  if (stream->capture) return capture_break(stream);
   return wait_stream(stream, tail_of(stream));
 }
 
@@ -206,36 +234,12 @@ CUresult impl_cuStreamQuery(CUstream handle) {
   const struct sim_stream *queue;
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
+  if (stream->capture) return capture_break(stream);
   sim_spend(&driver.node, driver.node.node->options.query_ns);
   sim_lock(&driver.node);
   sim_advance_all(&driver.node);
   queue = &driver.node.node->streams[stream->sim];
   result = queue->head == queue->tail ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-  sim_unlock(&driver.node);
-  return result;
-}
-
-CUresult impl_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
-  struct CUstream_st *stream;
-  CUresult result = need_stream(handle, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
-  if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  result = begin_enqueue(stream);
-  if (result == CUDA_SUCCESS) sim_push_wait(driver.node.node, stream->sim, event->sim);
-  sim_unlock(&driver.node);
-  return result;
-}
-
-CUresult impl_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) {
-  struct CUstream_st *stream;
-  CUresult result = need_stream(handle, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
-  if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  if (event->ctx != stream->ctx) return CUDA_ERROR_INVALID_HANDLE;
-  result = begin_enqueue(stream);
-  if (result == CUDA_SUCCESS) sim_push_record(driver.node.node, stream->sim, event->sim);
   sim_unlock(&driver.node);
   return result;
 }
