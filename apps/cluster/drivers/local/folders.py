@@ -67,11 +67,11 @@ class Folders:
 
         All of them lie in folders of ours, where the account cannot put something else in their place.
         """
-        self.drop_scratch(run)
         scratch = self._scratch / run
+        places = Places(home=self._home(volumes) or scratch / "home", scratch=scratch)
+        self.drop_scratch(run)
         scratch.mkdir()
         scratch.chmod(0o711)
-        places = Places(home=self._home(volumes) or scratch / "home", scratch=scratch)
         for folder in (places.temporary, places.runtime, places.home):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o700)

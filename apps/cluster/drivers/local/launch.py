@@ -125,7 +125,7 @@ def variables(record: Record, environment: Path, places: Places, claim: Mapping[
         "LANG": "C.UTF-8",
         "SHELL": "/bin/bash",
         "OMP_NUM_THREADS": str(max(1, -(-spec.resources.cpu_milli // 1000))),
-        **({} if spec.resources.gpu else {"CUDA_VISIBLE_DEVICES": ""}),
+        **_share(record),
         **spec.env,
         **claim,
         "PATH": f"{environment / 'bin'}:{_SYSTEM_PATHS}",
@@ -138,6 +138,19 @@ def variables(record: Record, environment: Path, places: Places, claim: Mapping[
         "TESSERA_OWNER": person,
         processes.MARKER: record.marker,
         **_listening(record),
+    }
+
+
+def _share(record: Record) -> dict[str, str]:
+    """For people and programs that want to know. It limits nothing; the claim does."""
+    gpu = record.spec.resources.gpu
+    if gpu is None:
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    return {
+        "TESSERA_GPU_COUNT": str(gpu.count),
+        "TESSERA_GPU_MEMORY": str(max((grant.memory for grant in record.grants), default=gpu.memory)),  # bytes per card
+        "TESSERA_GPU_COMPUTE": str(gpu.compute),  # per mille of each card, guaranteed
+        "TESSERA_GPU_CEILING": str(gpu.ceiling),  # per mille of each card, while others are idle
     }
 
 

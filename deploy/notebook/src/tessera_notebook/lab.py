@@ -95,6 +95,8 @@ def settings(home: Path, host: str, port: int) -> dict[str, Any]:
             "log_format": "%(color)s[%(levelname)1.1s %(asctime)s]%(end_color)s %(message)s",
         },
         "IdentityProvider": {"token": ""},
+        # Kernels listen on the loopback, which other accounts of the machine reach too: without the key they hear nothing.
+        "KernelManager": {"transport_encryption": "auto"},
         "LabApp": {
             "news_url": None,
             "check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
