@@ -45,10 +45,16 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def sim_node(place: Path, libraries: Path) -> Path:
+def node_time() -> str:
+    """How time passes on the node; a module of tests may say otherwise."""
+    return "real"
+
+
+@pytest.fixture
+def sim_node(place: Path, libraries: Path, node_time: str) -> Path:
     """An H100 and a T4."""
     assert libraries == BUILD
-    sim_tool("create", place / "node", "--cards", "h100,t4")
+    sim_tool("create", place / "node", "--cards", "h100,t4", "--time", node_time)
     return place / "node"
 
 

@@ -41,7 +41,6 @@ class Spent:
     """What the books of one claim on one card gained in a second; None: not known."""
 
     charged: int | None = None  # per mille
-    borrowed: int | None = None  # per mille
     throttled_ms: int | None = None
 
 
@@ -70,28 +69,25 @@ def sample_part(claim: Kept, part: KeptPart, at: datetime) -> Sample:
     """A claim's use of a card, against what it may use."""
     spent = _spend(claim, part)
     measured = part.gauge.take()
+    used = measured if measured is not None else spent.charged
     page = claim.now.pages[part.index] if claim.now is not None else None
     return Sample(
         subject=f"run:{claim.claim.name}:{part.record.uuid}",
         at=at,
-        compute_used=measured if measured is not None else spent.charged,
+        compute_used=used,
         compute_limit=part.record.share,
         memory_used=None if page is None else page.held_bytes,
         memory_limit=part.record.memory_limit,
         throttled_ms=spent.throttled_ms,
         denied_bytes=None if page is None else page.device.denied_bytes,
         uncounted_bytes=part.uncounted_bytes,
-        borrowed=spent.borrowed,
+        borrowed=None if used is None else max(0, used - part.record.guarantee),
     )
 
 
 def spent_between(before: LedgerDevice, after: LedgerDevice, period_ns: int) -> Spent:
-    def per_mille(gain: int) -> int:
-        return max(0, gain) * 1000 // period_ns
-
     return Spent(
-        charged=per_mille(after.charged_ns - before.charged_ns),
-        borrowed=per_mille(after.borrowed_ns - before.borrowed_ns),
+        charged=max(0, after.charged_ns - before.charged_ns) * 1000 // period_ns,
         throttled_ms=max(0, after.throttled_ns - before.throttled_ns) // 1_000_000,
     )
 

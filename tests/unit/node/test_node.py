@@ -200,7 +200,7 @@ def test_a_second_is_sampled_from_driver_and_books(node: Node) -> None:
         "throttled_ms": 45,
         "denied_bytes": 7 * GIB,
         "uncounted_bytes": 1 * GIB,
-        "borrowed": 0,
+        "borrowed": 10,
         "temperature": None,
         "power": None,
     }
