@@ -7,8 +7,7 @@ from apps.catalog.models import Environment
 from apps.core.share import Resources
 from apps.experiments.kind import NAME
 from apps.experiments.models import Experiment
-from apps.experiments.verdict import Verdict, preview, refuse_what_never_fits
-from apps.tenants import policies
+from apps.experiments.verdict import Verdict, preview
 from apps.tenants.models import Tenant
 from apps.workloads import services as workloads
 from apps.workloads.models import Workload
@@ -28,9 +27,7 @@ def request_experiment(
     key: str | None = None,
 ) -> Workload:
     """Admitted, queued or refused in one transaction. The same `key` of the same person returns the same experiment."""
-    policies.may_run(actor, tenant)  # before anything about the machines is told
-    refuse_what_never_fits(resources)
-    workload = workloads.request(
+    workload, is_new = workloads.request(
         actor=actor,
         tenant=tenant,
         kind=NAME,
@@ -40,7 +37,8 @@ def request_experiment(
         time_limit_seconds=time_limit_seconds,
         key=key,
     )
-    Experiment.objects.get_or_create(workload=workload, defaults={"home": f"home-{workload.id}"})
+    if is_new:
+        Experiment.objects.create(workload=workload, home=f"home-{workload.id}")
     return workload
 
 

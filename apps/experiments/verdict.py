@@ -12,12 +12,12 @@ from apps.cluster import selectors as cluster
 from apps.core.share import Resources
 from apps.quotas import ledger
 from apps.quotas.admission import Amounts, Decision, Kind, decide
-from apps.quotas.selectors import Line, headroom, path_of
+from apps.quotas.selectors import Line, headroom
 from apps.tenants import policies
 from apps.tenants.models import Tenant
 from apps.workloads.models import Phase, Workload
 from apps.workloads.queue import waiting_for
-from apps.workloads.services import refusal
+from apps.workloads.site import site_refusal
 
 
 class VerdictKind(StrEnum):
@@ -43,7 +43,7 @@ def preview(*, actor: Actor, tenant: Tenant, resources: Resources) -> Verdict:
     policies.may_run(actor, tenant)
     assert actor.user_id is not None
     asking = Workload(owner_id=actor.user_id, tenant=tenant, phase=Phase.DRAFT)
-    nodes = ledger.nodes(path_of(tenant), actor.user_id, waiting_for(asking))
+    nodes = ledger.nodes(ledger.path_of(tenant.id), actor.user_id, waiting_for(asking))
     decision = decide(resources, nodes)
     if decision.kind is not Kind.REFUSE:
         decision = _with_cards(resources, decision)
@@ -84,33 +84,6 @@ def _with_cards(resources: Resources, decision: Decision) -> Decision:
         return decision
     nearest = replace(resources, gpu=room.largest) if room.largest else None
     return Decision(Kind.WAIT, "waiting_card", room.evidence, nearest)
-
-
-def site_refusal(resources: Resources) -> Decision | None:
-    """A refusal where no machine or card could ever hold it, by the mirror. None also where nobody has looked yet: unknown refuses nothing.
-
-    CPU refuses nothing either: more cores than there are only make it slower.
-    """
-    site = cluster.site()
-    if site is None:
-        return None
-    if resources.ram > site.ram:
-        evidence = {"asked_bytes": resources.ram, "largest_bytes": site.ram}
-        return Decision(Kind.REFUSE, "never_fits_machine", evidence, replace(resources, ram=site.ram))
-    if resources.gpu is None:
-        return None
-    room = cluster.room(resources.gpu)
-    if room.ever:
-        return None
-    nearest = replace(resources, gpu=room.largest_ever) if room.largest_ever else None
-    return Decision(Kind.REFUSE, "never_fits_card" if nearest else "no_cards", room.evidence, nearest)
-
-
-def refuse_what_never_fits(resources: Resources) -> None:
-    """Raises NeverFits with the numbers and the nearest that would fit."""
-    decision = site_refusal(resources)
-    if decision is not None:
-        raise refusal(decision)
 
 
 def _largest_within(room: Resources | None, choices: Iterable[Flavour]) -> Flavour | None:

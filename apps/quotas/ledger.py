@@ -1,6 +1,6 @@
 """Reads limits and held claims along the tenant tree. Inside a transaction that holds `lock_path` the numbers stay true."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -25,15 +25,37 @@ class Waiting:
     has_place: bool = False  # the one who asks waits already
 
 
-def lock_path(tenant_id: UUID) -> list[Tenant]:
-    """Lock the tenant and all above it until the transaction ends; returned from the tenant up. The rows are locked from the root down.
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A tenant and all above it, from the tenant up to the root, and the tree that they stand in."""
 
-    Everything that admits or changes limits takes these locks first and no other lock before them, so nobody waits in a circle.
-    NO KEY leaves the foreign keys of other rows usable meanwhile. SQLite has one writer at a time anyway.
+    tenants: tuple[Tenant, ...]
+    tree: Tree
+
+    @property
+    def tenant(self) -> Tenant:
+        return self.tenants[0]
+
+    @property
+    def topics(self) -> list[str]:
+        """The bells of all of them."""
+        return [f"tenant:{tenant.id}" for tenant in self.tenants]
+
+
+def path_of(tenant_id: UUID, rows: QuerySet[Tenant] | None = None) -> Path:
+    tree = Tree.load()
+    ids = tree.path(tenant_id)
+    found = {t.id: t for t in (Tenant.objects.all() if rows is None else rows).filter(id__in=ids).order_by("id")}
+    return Path(tuple(found[node] for node in ids), tree)
+
+
+def lock_path(tenant_id: UUID) -> Path:
+    """Lock the tenant and all above it until the transaction ends.
+
+    Everything that admits or changes limits takes these locks first, in the order of their ids, and no lock before them, so nobody
+    waits in a circle. NO KEY leaves the foreign keys of other rows usable meanwhile. SQLite has one writer at a time anyway.
     """
-    path = Tree.load().path(tenant_id)
-    rows = {t.id: t for node in reversed(path) for t in Tenant.objects.select_for_update(no_key=True).filter(id=node)}
-    return [rows[node] for node in path]
+    return path_of(tenant_id, Tenant.objects.select_for_update(no_key=True))
 
 
 def held() -> QuerySet[Claim]:
@@ -45,33 +67,46 @@ def held_ram() -> int:
     return int(held().aggregate(ram=Sum("ram", default=0))["ram"])
 
 
-def _sum(claims: QuerySet[Claim]) -> Amounts:
-    totals: dict[str, Any] = claims.aggregate(running=Count("id"), **{name: Sum(name, default=0) for name in AMOUNTS})
-    return Amounts(**totals)
-
-
 def limits_of(tenant: Tenant, quota: Quota | None) -> Limits:
     if quota is None:
         return Limits() if tenant.kind == TenantKind.DEPARTMENT else NOTHING
     return Limits(**{name: getattr(quota, name) for name in LIMITS})
 
 
-def nodes(path: Sequence[Tenant], owner_id: UUID, waiting: Waiting) -> list[Node]:
-    """What `admission.decide` needs, for `path` from the tenant up to its root."""
-    tree = Tree.load()
-    quotas = {quota.tenant_id: quota for quota in Quota.objects.filter(tenant__in=[t.id for t in path])}
-    return [_node(tenant, quotas.get(tenant.id), tree.subtree([tenant.id]), owner_id, waiting) for tenant in path]
+def nodes(path: Path, owner_id: UUID | None, waiting: Waiting) -> list[Node]:
+    """What `admission.decide` needs about everything on the path; `owner_id` None is nobody."""
+    quotas = Quota.objects.in_bulk([tenant.id for tenant in path.tenants])
+    everything = path.tree.subtree([path.tenants[-1].id])
+    held_by = _held_by(everything)
+    return [_node(tenant, quotas.get(tenant.id), path.tree, held_by, owner_id, waiting) for tenant in path.tenants]
 
 
-def _node(tenant: Tenant, quota: Quota | None, below: Iterable[UUID], owner_id: UUID, waiting: Waiting) -> Node:
-    claims = held().filter(tenant__in=below)
+def _held_by(tenant_ids: Iterable[UUID]) -> dict[tuple[UUID, UUID], Amounts]:
+    """What each owner holds in each tenant."""
+    sums = {name: Sum(name) for name in AMOUNTS}
+    rows: Iterable[Any] = (
+        held().filter(tenant__in=tenant_ids).values("tenant_id", "owner_id").annotate(running=Count("id"), **sums)
+    )
+    return {(row.pop("tenant_id"), row.pop("owner_id")): Amounts(**row) for row in rows}
+
+
+def _node(
+    tenant: Tenant,
+    quota: Quota | None,
+    tree: Tree,
+    held_by: Mapping[tuple[UUID, UUID], Amounts],
+    owner_id: UUID | None,
+    waiting: Waiting,
+) -> Node:
+    below = tree.subtree([tenant.id])
+    here = {who: amounts for who, amounts in held_by.items() if who[0] in below}
     key = str(tenant.id)
     return Node(
         id=key,
         name=tenant.name,
         limits=limits_of(tenant, quota),
-        used=_sum(claims),
-        used_by_user=claims.filter(owner=owner_id).count(),
+        used=sum(here.values(), Amounts()),
+        used_by_user=sum(amounts.running for (_tenant, owner), amounts in here.items() if owner == owner_id),
         waiting=sum(waiting.per_tenant.get(node, 0) for node in below),
         held_back=key in waiting.nodes,
         user_held_back=(key, str(owner_id)) in waiting.users,

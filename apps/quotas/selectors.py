@@ -34,16 +34,9 @@ class Line:
         return self.used * 1000 // self.limit if self.limit else (1000 if self.used else 0)
 
 
-def path_of(tenant: Tenant) -> list[Tenant]:
-    """The tenant and all above it, up to the root."""
-    path = Tree.load().path(tenant.id)
-    rows = Tenant.objects.in_bulk(path)
-    return [rows[node] for node in path]
-
-
 def headroom(tenant: Tenant, user_id: UUID | None) -> list[Line]:
     """For each dimension the line that leaves least room on the way up: what the person sees as "my quota"."""
-    nodes = ledger.nodes(path_of(tenant), user_id or UUID(int=0), ledger.Waiting())
+    nodes = ledger.nodes(ledger.path_of(tenant.id), user_id, ledger.Waiting())
     tightest: dict[str, Line] = {}
     for node in nodes:
         for line in _node_lines(node):
@@ -68,13 +61,10 @@ def _node_lines(node: Node) -> list[Line]:
 
 def lines(tenant: Tenant, quota: Quota | None = None) -> list[Line]:
     """Every dimension of this very node against `quota` (None: the stored one), as the quota editor shows it."""
-    stored = quota or Quota.objects.filter(tenant=tenant).first()
-    node = ledger.nodes([tenant], UUID(int=0), ledger.Waiting())[0]
-    limits = ledger.limits_of(tenant, stored)
-    return [
-        Line(name, getattr(node.used, name), getattr(limits, name), tenant.name, tenant.id)
-        for name in (*AMOUNTS, "running")
-    ]
+    limits = ledger.limits_of(tenant, quota or quota_of(tenant))
+    used = ledger.nodes(ledger.path_of(tenant.id), None, ledger.Waiting())[0].used
+    names = (*AMOUNTS, "running")
+    return [Line(name, getattr(used, name), getattr(limits, name), tenant.name, tenant.id) for name in names]
 
 
 def quota_of(tenant: Tenant) -> Quota | None:

@@ -1,6 +1,6 @@
 """Writes the ledger and the quotas. `claim` and `settle` are called inside the transaction of the workload that they are for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,51 +14,42 @@ from apps.core import bells, clock
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.share import Resources
 from apps.quotas import ledger
-from apps.quotas.admission import Amounts, Decision, Kind, decide
-from apps.quotas.ledger import LIMITS, Waiting
+from apps.quotas.admission import AMOUNTS, Amounts, Decision, Kind, decide
+from apps.quotas.ledger import LIMITS, Path, Waiting
 from apps.quotas.models import Claim, Quota
 from apps.quotas.selectors import Line, lines
 from apps.tenants import policies
 from apps.tenants.models import Tenant
+from apps.tenants.tree import Tree
 
 
 def claim(
-    *, path: Sequence[Tenant], owner_id: UUID, resources: Resources, workload_id: UUID, run: int, waiting: Waiting
+    *, path: Path, owner_id: UUID, resources: Resources, workload_id: UUID, run: int, waiting: Waiting
 ) -> Decision:
-    """Decide, and write the claim where admitted. `path` comes from `ledger.lock_path` in this transaction; a claim held already is kept."""
-    if ledger.held().filter(workload_id=workload_id, run=run).exists():
-        return Decision(Kind.ADMIT, "admitted", {"node": str(path[0].id), "tenant": path[0].name}, resources)
+    """Decide, and write the claim where admitted. `path` comes from `ledger.lock_path` in this transaction."""
     decision = decide(resources, ledger.nodes(path, owner_id, waiting), has_place=waiting.has_place)
     if decision.kind is Kind.ADMIT:
         amounts = Amounts.of(resources)
         Claim.objects.create(
             workload_id=workload_id,
             run=run,
-            tenant_id=path[0].id,
+            tenant_id=path.tenant.id,
             owner_id=owner_id,
-            gpu_memory=amounts.gpu_memory,
-            gpu_compute=amounts.gpu_compute,
-            cpu_milli=amounts.cpu_milli,
-            ram=amounts.ram,
+            **{name: getattr(amounts, name) for name in AMOUNTS},
         )
-        _ring(path[0].id, owner_id)
+        bells.ring(f"user:{owner_id}", *path.topics)
     return decision
 
 
 def settle(*, workload_id: UUID, run: int) -> bool:
     """Give the claim of this run back: its processes were observed gone. False where it had been given back already."""
     claims = ledger.held().filter(workload_id=workload_id, run__lte=run)
-    places = set(claims.values_list("tenant_id", "owner_id"))
-    settled = claims.update(settled_at=clock.now())
+    places = list(claims.values_list("tenant_id", "owner_id"))
+    settled = claims.update(settled_at=clock.now()) if places else 0
+    tree = Tree.load() if places else Tree({})
     for tenant_id, owner_id in places:
-        _ring(tenant_id, owner_id)
+        bells.ring(f"user:{owner_id}", *(f"tenant:{node}" for node in tree.path(tenant_id)))
     return bool(settled)
-
-
-def _ring(tenant_id: UUID, owner_id: UUID) -> None:
-    from apps.tenants.tree import Tree
-
-    bells.ring(f"user:{owner_id}", *(f"tenant:{node}" for node in Tree.load().path(tenant_id)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ the heartbeat (which looks at everything once, in case an event was lost) and th
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from apps.cluster.protocol import Cluster
@@ -111,9 +111,15 @@ class Controller:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            await self._beat(await self._cluster.list())
+            await self.look_around()
 
-    async def _beat(self, seen: Sequence[Observation]) -> None:
+    def retry_now(self) -> None:
+        """Something that was missing is back: what failed for want of it is tried at once."""
+        self._queue.retry_now()
+
+    async def look_around(self) -> None:
+        """Compare all rows with all runs once, in case an event was lost."""
+        seen = await self._cluster.list()
         differ, orphans = await self._rows(resync.compare, self._fence, seen)
         for workload_id in differ:
             self._queue.add(workload_id)
@@ -168,7 +174,7 @@ class Controller:
             await self._upkeep_rows(mirror_inventory, await self._cluster.inventory())
 
     async def _samples(self) -> None:
-        self._queue.retry_now()  # after a gap of the agent, what failed for want of it can go on
+        self.retry_now()  # after a gap of the agent, what failed for want of it can go on
         async for batch in self._cluster.samples():
             await self._upkeep_rows(telemetry.ingest, batch)
 

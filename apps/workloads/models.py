@@ -101,6 +101,13 @@ class Workload(models.Model):
     def resources(self) -> Resources:
         return Resources(gpu=self.share, cpu_milli=self.cpu_milli, ram=self.ram)
 
+    @resources.setter
+    def resources(self, wanted: Resources) -> None:
+        gpu = wanted.gpu
+        self.gpu_count, self.gpu_memory = (gpu.count, gpu.memory) if gpu else (0, 0)
+        self.gpu_compute, self.gpu_ceiling = (gpu.compute, gpu.ceiling) if gpu else (0, 0)
+        self.cpu_milli, self.ram = wanted.cpu_milli, wanted.ram
+
     @property
     def uid(self) -> str:
         """Its name in the cluster, for good."""

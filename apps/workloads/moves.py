@@ -3,7 +3,7 @@
 Callers hold the row's lock; what they changed besides the phase they save themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,21 @@ def move(
     """Apply `event`. Returns False where nothing that anybody could see has changed. The controller does not wake itself."""
     phase = transition(workload.phase, event)
     return _enter(workload, phase, reason, dict(evidence or {}), by_controller)
+
+
+def begin(workload: Workload, events: Sequence[tuple[Event, str, Mapping[str, Any]]]) -> None:
+    """A run's first phases at once: insert the workload, or save its new run. The caller has set everything else."""
+    now = clock.now()
+    steps: list[Step] = []
+    for event, reason, evidence in events:
+        workload.phase, workload.reason = transition(workload.phase, event), reason
+        workload.evidence, workload.phase_since = dict(evidence), now
+        steps.append(_step(workload, now))
+    for step in steps[:-1]:
+        step.ended_at = now
+    workload.save(force_insert=workload._state.adding)
+    Step.objects.bulk_create(steps)
+    ring(workload)
 
 
 def note(workload: Workload, *, reason: str, evidence: Mapping[str, Any] | None = None) -> bool:
@@ -52,7 +67,11 @@ def _enter(workload: Workload, phase: str, reason: str, evidence: dict[str, Any]
 
 def _next_step(workload: Workload, now: datetime) -> None:
     workload.steps.filter(ended_at=None).update(ended_at=now)
-    Step.objects.create(
+    _step(workload, now).save()
+
+
+def _step(workload: Workload, now: datetime) -> Step:
+    return Step(
         workload=workload,
         run=workload.run,
         phase=workload.phase,

@@ -1,6 +1,6 @@
 """The queue for quota: who waits, and who holds whom back. The order is by `queued_at`, oldest first."""
 
-from collections.abc import Sequence
+from collections import Counter
 from uuid import UUID
 
 from django.db import transaction
@@ -10,7 +10,6 @@ from apps.quotas import ledger
 from apps.quotas import services as quotas
 from apps.quotas.admission import Decision, Kind
 from apps.quotas.ledger import Waiting
-from apps.tenants.models import Tenant
 from apps.tenants.tree import Tree
 from apps.workloads.models import Desired, Phase, Workload
 from apps.workloads.moves import move
@@ -33,14 +32,22 @@ def ahead_of(workload: Workload) -> QuerySet[Workload]:
 
 def waiting_for(workload: Workload) -> Waiting:
     """What the quota must know of the queue to decide about `workload`."""
-    counts = dict(queued().exclude(id=workload.id).order_by().values_list("tenant_id").annotate(n=Count("id")))
-    held = ahead_of(workload).order_by().values_list("evidence__node", "evidence__dimension", "owner_id").distinct()
-    nodes = frozenset(node for node, dimension, _owner in held if dimension != OWN_LIMIT)
-    users = frozenset((node, str(owner)) for node, dimension, owner in held if dimension == OWN_LIMIT)
-    return Waiting(per_tenant=counts, nodes=nodes, users=users, has_place=workload.phase == Phase.QUEUED)
+    kinds_of_waiting = (
+        ahead_of(workload).order_by().values_list("tenant_id", "owner_id", "evidence__node", "evidence__dimension")
+    )
+    counts: Counter[UUID] = Counter()
+    nodes: set[str] = set()
+    users: set[tuple[str, str]] = set()
+    for tenant_id, owner_id, node, dimension, how_many in kinds_of_waiting.annotate(how_many=Count("id")):
+        counts[tenant_id] += how_many
+        if dimension == OWN_LIMIT:
+            users.add((node, str(owner_id)))
+        else:
+            nodes.add(node)
+    return Waiting(counts, frozenset(nodes), frozenset(users), has_place=workload.phase == Phase.QUEUED)
 
 
-def decide(workload: Workload, path: Sequence[Tenant]) -> Decision:
+def decide(workload: Workload, path: ledger.Path) -> Decision:
     """Ask the quota; where it admits, the claim is written. The caller holds the locks of `path` and moves the workload."""
     return quotas.claim(
         path=path,

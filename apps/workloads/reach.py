@@ -7,10 +7,14 @@ Check = Callable[[str], Awaitable[None]]
 _check: Check | None = None
 
 
-def register(check: Check | None) -> None:
-    """`check(workload_slug)` returns once the workload answers through the gateway, and raises `core.errors.Unavailable` where it does not."""
-    global _check  # noqa: PLW0603 - one process, one gateway
-    _check = check
+def register(check: Check | None) -> Check | None:
+    """`check(workload_slug)` returns once the workload answers through the gateway, and raises `core.errors.Unavailable` where it does not.
+
+    Returns the check that it replaces.
+    """
+    global _check
+    before, _check = _check, check
+    return before
 
 
 async def through_gateway(slug: str) -> None:

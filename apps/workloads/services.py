@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from apps.audit import services as audit
 from apps.audit.context import Actor
 from apps.catalog.models import Environment
-from apps.core import clock, ids
+from apps.core import clock
 from apps.core.errors import Conflict, InvalidInput, NeverFits, NotFound, PortalError, QuotaExceeded
 from apps.core.reasons import explain
 from apps.core.share import Resources
@@ -23,8 +23,9 @@ from apps.tenants import policies as tenant_policies
 from apps.tenants.models import Tenant, TenantKind
 from apps.workloads import policies
 from apps.workloads.models import Desired, Phase, Workload
-from apps.workloads.moves import move, ring
+from apps.workloads.moves import begin, move, ring
 from apps.workloads.queue import decide
+from apps.workloads.site import site_refusal
 from apps.workloads.states import Event
 
 MAX_NAME = 200
@@ -32,7 +33,7 @@ MIN_TIME_LIMIT = 60  # seconds
 MAX_TIME_LIMIT = 30 * 24 * 3600
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def request(
     *,
     actor: Actor,
@@ -43,36 +44,22 @@ def request(
     resources: Resources,
     time_limit_seconds: int | None,
     key: str | None = None,
-) -> Workload:
-    """Admit it, or queue it, or refuse it (NeverFits, QuotaExceeded). The same `key` again returns the first one's workload."""
+) -> tuple[Workload, bool]:
+    """Admit it, or queue it, or refuse it (NeverFits, QuotaExceeded). The same `key` again gives the first one's workload and False."""
     tenant_policies.may_run(actor, tenant)
     assert actor.user is not None, "Tessera itself runs nothing"
     path = ledger.lock_path(tenant.id)
-    earlier = Workload.objects.filter(owner_id=actor.user_id, request_key=key).first() if key else None
+    earlier = Workload.objects.filter(owner=actor.user, request_key=key).first() if key else None
     if earlier is not None:
-        return earlier
+        return earlier, False
     _check(tenant, name, time_limit_seconds)
-    unique, now = ids.new_id(), clock.now()
-    gpu = resources.gpu
-    workload = Workload(
-        id=unique,
-        kind=kind,
-        name=name.strip(),
-        slug=slug_for(name, unique),
-        owner=actor.user,
-        tenant=tenant,
-        environment=environment,
-        request_key=key or None,
-        gpu_count=gpu.count if gpu else 0,
-        gpu_memory=gpu.memory if gpu else 0,
-        gpu_compute=gpu.compute if gpu else 0,
-        gpu_ceiling=gpu.ceiling if gpu else 0,
-        cpu_milli=resources.cpu_milli,
-        ram=resources.ram,
-        time_limit_seconds=time_limit_seconds,
-        created_at=now,
-    )
-    workload.save(force_insert=True)
+    never = site_refusal(resources)
+    if never is not None:
+        raise refusal(never)
+    workload = Workload(kind=kind, owner=actor.user, tenant=tenant, environment=environment, request_key=key or None)
+    workload.name, workload.slug = name.strip(), slug_for(name, workload.id)
+    workload.time_limit_seconds = time_limit_seconds
+    workload.resources = resources
     _enqueue(workload, path)
     audit.record(
         actor=actor,
@@ -81,7 +68,7 @@ def request(
         tenant=tenant.id,
         after={"name": workload.name, "resources": asdict(resources), "time_limit_seconds": time_limit_seconds},
     )
-    return workload
+    return workload, True
 
 
 def _check(tenant: Tenant, name: str, time_limit_seconds: int | None) -> None:
@@ -96,18 +83,16 @@ def _check(tenant: Tenant, name: str, time_limit_seconds: int | None) -> None:
         raise InvalidInput(_("Some answers need another look."), fields=fields)
 
 
-def _enqueue(workload: Workload, path: list[Tenant]) -> None:
-    """Put it last in the queue and decide at once. The refusal that this may raise undoes the caller's transaction."""
+def _enqueue(workload: Workload, path: ledger.Path) -> None:
+    """Put it last in the queue, decide at once, and save it. Raises the refusal, which undoes the caller's transaction."""
     workload.queued_at = clock.now()
-    workload.save(update_fields=["queued_at"])
     decision = decide(workload, path)
     if decision.kind is Kind.REFUSE:
         raise refusal(decision)
     if decision.kind is Kind.WAIT:
-        move(workload, Event.QUEUE, reason=decision.reason, evidence=decision.evidence)
+        begin(workload, [(Event.QUEUE, decision.reason, decision.evidence)])
     else:
-        move(workload, Event.QUEUE, reason="queued")
-        move(workload, Event.ADMIT, reason=decision.reason, evidence=decision.evidence)
+        begin(workload, [(Event.QUEUE, "queued", {}), (Event.ADMIT, decision.reason, decision.evidence)])
 
 
 def refusal(decision: Decision) -> PortalError:

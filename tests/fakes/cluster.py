@@ -3,6 +3,7 @@ tests.fakes.cluster.FakeCluster). It keeps the protocol's promises and places sh
 """
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -136,8 +137,16 @@ class FakeCluster:
         self.runs.pop(uid)
         self._tell(self._absent(uid))
 
-    def fail_silently(self, silent: bool = True) -> None:
-        self.silent = silent
+    def tell(self, uid: str) -> None:
+        """An observation without any change, as after a gap."""
+        self._tell(self.runs[uid].seen)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FakeCluster":
+        """The same runs, watched by nobody."""
+        twin = FakeCluster(self.cards, auto=self.auto)
+        twin.runs = copy.deepcopy(self.runs, memo)
+        twin.removed_volumes = list(self.removed_volumes)
+        return twin
 
     # --- Inside ----------------------------------------------------------------------------------------------------------
     def _answer(self, method: str, uid: str) -> None:
