@@ -237,7 +237,8 @@ SPECTACULAR_SETTINGS = {
         "Role": "apps.tenants.models.Role",
         "TenantKind": "apps.tenants.models.TenantKind",
         "Severity": "apps.core.reasons.Severity",
-        "Verdict": "apps.experiments.verdict.VerdictKind",
+        "VerdictKind": "apps.experiments.verdict.VerdictKind",
+        "Scope": "apps.api.serializers.platform.SCOPE_CHOICES",
     },
 }
 

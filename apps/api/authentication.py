@@ -9,12 +9,13 @@ from django.utils.translation import gettext_lazy as _
 from knox.auth import TokenAuthentication
 from knox.crypto import hash_token
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.exceptions import AuthenticationFailed, PermissionDenied, Throttled
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 from apps.accounts.models import ApiToken, User
-from apps.api.throttling import WINDOW_SECONDS, FailedTokens
+from apps.api.throttling import FailedTokens, TooManyWrongTokens
 from apps.core import clock
+from apps.core.errors import NotPermitted
 
 LAST_USE_PRECISION = timedelta(minutes=1)  # one write a minute at most, however busy the token is
 
@@ -27,9 +28,7 @@ class ScopedTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # k
             found: tuple[User, ApiToken] | None = super().authenticate(request)
         except AuthenticationFailed:
             if FailedTokens(request.META.get("REMOTE_ADDR", "")).count_one():
-                raise Throttled(
-                    wait=WINDOW_SECONDS, detail=_("Too many wrong tokens came from this address.")
-                ) from None
+                raise TooManyWrongTokens from None
             raise
         return found
 
@@ -56,4 +55,11 @@ class BrowserSession(SessionAuthentication):
         try:
             super().enforce_csrf(request)
         except PermissionDenied as refusal:
-            raise PermissionDenied(refusal.detail, code="csrf_failed") from None
+            raise NotPermitted(
+                _("This change lacks the proof that it comes from a page of Tessera."),
+                code="csrf_failed",
+                hint=_(
+                    "Send the cookie tessera_csrf in the header X-CSRFToken too, or use a token instead of the session."
+                ),
+                evidence={"refused": str(refusal.detail)},
+            ) from None

@@ -56,7 +56,8 @@ class Bell:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._rang = asyncio.Event()
-        self._task = asyncio.create_task(self._listen())
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._listen())
 
     async def _listen(self) -> None:
         async for topics in bells.listen():
@@ -76,17 +77,31 @@ class Bell:
         with suppress(asyncio.CancelledError):
             await self._task
 
+    def close_soon(self) -> None:
+        """From another thread."""
+        with suppress(RuntimeError):  # the loop has ended, and all that it ran
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
 
 class Follower:
-    """One reader of one experiment's output, from `position` on, until it ends or may no longer be seen."""
+    """One reader of one experiment's output, from `position` on, until it ends or may no longer be seen. To be iterated once."""
 
     def __init__(self, reading: "Reading", workload_id: UUID, position: Position) -> None:
         self._reading = reading
         self._workload_id = workload_id
         self._position = position
+        self._bell: Bell | None = None
 
-    async def events(self) -> AsyncGenerator[bytes]:
-        bell = Bell(f"workload:{self._workload_id}")
+    def __aiter__(self) -> AsyncGenerator[bytes]:
+        return self._events()
+
+    def close(self) -> None:
+        """Django calls it, in a thread, when the response is over; a reader who left would else be listened for until a collection."""
+        if self._bell is not None:
+            self._bell.close_soon()
+
+    async def _events(self) -> AsyncGenerator[bytes]:
+        self._bell = bell = Bell(f"workload:{self._workload_id}")
         try:
             yield b"retry: 2000\n\n"
             async for event in self._until_end(bell):

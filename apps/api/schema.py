@@ -22,6 +22,12 @@ KEY = OpenApiParameter(
 
 
 class Schema(AutoSchema):
+    def get_operation_id(self) -> str:  # type: ignore[override]  # as in drf-spectacular
+        """`experiments_stop`, `tenants_quota_update`: the fixed words of the path, then what is done."""
+        words = [word for word in self.path.removeprefix("/api/v1/").split("/") if not word.startswith("{")]
+        action = getattr(self.view, "action", None) or "retrieve"
+        return "_".join(words if words[-1] == action else [*words, action])
+
     def get_override_parameters(self) -> list[Any]:
         return [KEY] if self.method == "POST" else []
 

@@ -7,9 +7,21 @@ stop and when to come back. A right token is never braked: nobody pays for a nei
 from dataclasses import dataclass
 
 from django.core.cache import cache
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.errors import PortalError
 
 LIMIT = 30  # wrong tokens of one address in one window
 WINDOW_SECONDS = 60
+
+
+class TooManyWrongTokens(PortalError):
+    code = "too_many_requests"
+    status = 429
+    wait = WINDOW_SECONDS  # becomes Retry-After
+
+    def __init__(self) -> None:
+        super().__init__(_("Too many wrong tokens came from this address."))
 
 
 @dataclass(frozen=True, slots=True)

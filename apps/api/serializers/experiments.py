@@ -136,7 +136,7 @@ class DeleteQuery(Strict):
 class VerdictSerializer(Reply):
     """What would come of the request. `nearest` would start now (where it waits) or could ever (where refused)."""
 
-    kind = serializers.ChoiceField(choices=[kind.value for kind in VerdictKind])
+    kind = serializers.ChoiceField(choices=[(kind.value, kind.name) for kind in VerdictKind])
     explanation = serializers.SerializerMethodField()
     evidence = EvidenceField()
     nearest = ResourcesSerializer(allow_null=True)

@@ -16,7 +16,7 @@ class ExplanationSerializer(Reply):
     """Why something waits, runs, or ended. `code` is stable, the rest for people, in their language."""
 
     code = serializers.CharField()
-    severity = serializers.ChoiceField(choices=[severity.value for severity in Severity])
+    severity = serializers.ChoiceField(choices=[(severity.value, severity.name) for severity in Severity])
     title = serializers.CharField()
     text = serializers.CharField()
     action = serializers.CharField(help_text="What to do about it; empty where nothing needs doing.")

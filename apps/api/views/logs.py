@@ -65,7 +65,7 @@ class LogView(ResourceView):
 
     def _stream(self, request: Request, workload: Workload) -> StreamingHttpResponse:
         reading = Reading(self.actor, None if self.actor.token_id else request.session.session_key)
-        stream = Follower(reading, workload.id, self._position(request, workload)).events()
+        stream = Follower(reading, workload.id, self._position(request, workload))
         response = StreamingHttpResponse(stream, content_type=EVENT_STREAM)
         response["X-Accel-Buffering"] = "no"
         return response

@@ -65,12 +65,20 @@ class GpuView(ResourceView):
 
     def _around(self, gpus: Sequence[Gpu]) -> dict[str, Any]:
         """Names of the visible holders, and the newest figures: two queries, however many GPUs."""
-        held = {holder["uid"] for gpu in gpus for holder in gpu.holders}
+        held = {found for gpu in gpus for holder in gpu.holders if (found := _workload_id(holder["uid"]))}
         names = workloads.visible_to(self.actor).filter(id__in=held).values_list("id", "name")
         return {
             "names": {str(workload_id): name for workload_id, name in names},
             "latest": telemetry.latest(f"card:{gpu.uuid}" for gpu in gpus),
         }
+
+
+def _workload_id(uid: str) -> UUID | None:
+    """None for what the driver found running and no workload of this portal ever was."""
+    try:
+        return UUID(uid)
+    except ValueError:
+        return None
 
 
 def tenant_slugs(tokens: Iterable[ApiToken]) -> dict[UUID, str]:
