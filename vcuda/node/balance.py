@@ -11,6 +11,7 @@ from typing import Final
 
 LOWEST, HIGHEST = 0.1, 8.0
 _SECOND: Final = 1_000_000_000
+_STEEPEST: Final = 1.0  # more in one window is nonsense: somebody wrote into the ledger
 _DELAY_NS: Final = 100_000_000  # how old the driver's figure is when we read it: one tick
 
 
@@ -34,6 +35,7 @@ def correct(m: float, window: Window) -> float:
     length, delay = window.length_ns, _DELAY_NS
     tau = max(_SECOND, 3 * (length + delay), 4 * window.largest_est_ns / window.share)
     step = (window.charged_ns - window.measured_ns) / (window.share * min(tau, 60 * _SECOND))
+    step = min(_STEEPEST, max(-_STEEPEST, step))
     return min(HIGHEST, max(LOWEST, m * math.exp(-step)))
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
-from vcuda.node.layout import LedgerDevice, LedgerFile, LockFile, Slot, SlotDevice
+from vcuda.node.layout import LEDGER_SIZE, LedgerDevice, LedgerFile, LockFile, Slot, SlotDevice
 
+_LARGEST: Final = 2**63 - 1  # bytes; a ledger may hold any nonsense, a reader's numbers end here
 _FLAG_NS: Final = 20_000_000  # how long "in flight" is believed after the last launch, beyond the work itself
 
 
@@ -42,10 +44,20 @@ class Moment:
 class Books:
     """An open ledger and its locks, for as long as the agent keeps the claim."""
 
+    path: Path
     ledger: LedgerFile
     lock: LockFile
     cards: int
     neighbours: dict[int, int] = field(default_factory=dict)  # card index -> `others` that the claim was told
+
+    @classmethod
+    def open(cls, folder: Path, cards: int) -> Self:
+        """The books of the claim in `folder`, which has that many cards. Raises LayoutError for a foreign layout."""
+        ledger = folder / "ledger"
+        return cls(ledger, LedgerFile(ledger, writable=True), LockFile(folder / "lock"), cards)
+
+    def sound(self) -> bool:
+        return self.path.stat().st_size >= LEDGER_SIZE
 
     def read(self, now_ns: int) -> Moment:
         slots = tuple(self.ledger.slots(self.lock.held(), devices=self.cards))
@@ -58,7 +70,7 @@ class Books:
         others = self.neighbours.get(index, 0)
         return Page(
             device=device,
-            held_bytes=max(0, device.reserved_bytes - dead_bytes),
+            held_bytes=min(_LARGEST, max(0, device.reserved_bytes - dead_bytes)),
             waiting=sum(process.waiting for _, process in alive),
             unmeasured=any(process.unmeasured for _, process in alive),
             busy_ns={epoch: busy_until(process, now_ns, others) for epoch, process in alive},

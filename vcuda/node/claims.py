@@ -126,13 +126,12 @@ def check_room(claim: Claim, allocatable: Mapping[str, int], held: Iterable[Held
             )
 
 
-def new_record(part: Part, *, overhead_bytes: int = 0) -> DeviceRecord:
-    """The first record of a part: nothing lent, nobody else seen, charges uncorrected."""
+def new_record(part: Part) -> DeviceRecord:
+    """The first record of a part: nothing lent, nobody else seen, charges uncorrected, the library measures contexts."""
     return DeviceRecord(
         uuid=part.uuid,
         flags=_flags(part),
         memory_limit=part.memory,
-        overhead_bytes=overhead_bytes,
         guarantee=part.compute,
         ceiling=part.ceiling,
         share=part.compute,
@@ -152,7 +151,9 @@ def changed_record(record: DeviceRecord, part: Part) -> DeviceRecord:
 
 
 def part_of(record: DeviceRecord) -> Part:
-    return Part(uuid=record.uuid, memory=record.memory_limit, compute=record.guarantee, ceiling=record.ceiling)
+    """What a record grants. An agent killed in the middle of a change may leave a ceiling that is older than its guarantee."""
+    ceiling = max(record.ceiling, record.guarantee)
+    return Part(uuid=record.uuid, memory=record.memory_limit, compute=record.guarantee, ceiling=ceiling)
 
 
 def _flags(part: Part) -> int:

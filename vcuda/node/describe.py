@@ -11,7 +11,7 @@ from vcuda.node.node import Node
 
 
 def cards(node: Node, at: datetime) -> dict[str, Any]:
-    notes = [f"Claim {name} cannot be used: {why}" for name, why in node.unreadable.items()]
+    notes = [f"Claim {name} cannot be used: {claim.why}" for name, claim in node.unreadable.items()]
     return {
         "observed_at": at.isoformat(),
         "cards": [_card(node, card) for card in sorted(node.cards.values(), key=lambda card: card.facts.index)],

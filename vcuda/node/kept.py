@@ -12,7 +12,7 @@ from vcuda.node import prepare
 from vcuda.node.balance import HIGHEST, LOWEST
 from vcuda.node.books import Books, Moment, Page
 from vcuda.node.claims import Claim, Held, changed_record, part_of
-from vcuda.node.layout import COMPUTE_LIMITED, ConfigFile, DeviceRecord, LedgerDevice, LedgerFile, LockFile
+from vcuda.node.layout import COMPUTE_LIMITED, ConfigFile, DeviceRecord, LedgerDevice
 
 _PPM: Final = 1_000_000
 _FINE: Final = 0.01  # smaller changes of phi and m wait for the next second: programs re-read after each write
@@ -79,19 +79,26 @@ class Kept:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Raises LayoutError when the files are of another layout."""
+        """Raises LayoutError when the files are of another layout. A record at which a former agent died is mended."""
         claim = prepare.adopt(folder)
         config = ConfigFile(folder / "config", writable=True)
-        records = config.records()
+        records = [changed_record(config.salvage(index), part) for index, part in enumerate(claim.parts)]
+        for index, record in enumerate(records):
+            config.write(index, record)
         return cls(
             claim=claim,
             config=config,
-            books=Books(LedgerFile(folder / "ledger", writable=True), LockFile(folder / "lock"), len(records)),
+            books=Books.open(folder, len(records)),
             parts={
                 record.uuid: KeptPart(index, record, min(HIGHEST, max(LOWEST, record.m_ppm / _PPM)))
                 for index, record in enumerate(records)
             },
         )
+
+    def sound(self) -> bool:
+        """Whether the books are as long as they should be. They belong to the claim's account, which may cut them off; touching
+        what is not there would end this process."""
+        return self.books.sound()
 
     def read(self, now_ns: int) -> Moment:
         self.before, self.now = self.now, self.books.read(now_ns)

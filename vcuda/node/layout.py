@@ -7,6 +7,7 @@ writes. Knows nothing of policies or NVML. Standard library only.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -245,13 +246,20 @@ class ConfigFile:
         at = self._at(index)
         for _ in range(_READ_TRIES):
             before = self._words.get("I", at)
-            uuid = self._words.bytes_at(at + 8, UUID_BYTES).rstrip(b"\0").decode("ascii", "replace")
-            values = self._words.table(_RECORD, at)
+            record = self._fields(at)
             if before % 2 == 0 and self._words.get("I", at) == before:
-                return DeviceRecord(uuid=uuid, **values)
+                return record
+            time.sleep(0)  # the writer may be a thread of this process and want the interpreter
         raise LayoutError(
             f"record {index} of {self._words.path} is half written. The agent writes it again at its next tick."
         )
+
+    def salvage(self, index: int) -> DeviceRecord:
+        """One record as it stands, also where a killed writer left it half written: every field is whole, old or new.
+
+        For the only writer, before it writes the record again.
+        """
+        return self._fields(self._at(index))
 
     def write(self, index: int, record: DeviceRecord) -> None:
         """Replace one record while programs run; each program reads it before its next launch."""
@@ -265,6 +273,10 @@ class ConfigFile:
         fence()
         self._words.set("I", at, (odd + 1) & 0xFFFFFFFF)
         self._words.set("Q", _GENERATION_AT, self.generation + 1)
+
+    def _fields(self, at: int) -> DeviceRecord:
+        uuid = self._words.bytes_at(at + 8, UUID_BYTES).rstrip(b"\0").decode("ascii", "replace")
+        return DeviceRecord(uuid=uuid, **self._words.table(_RECORD, at))
 
     def _at(self, index: int) -> int:
         if not 0 <= index < self.count:

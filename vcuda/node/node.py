@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,14 +17,22 @@ from vcuda.node import prepare
 from vcuda.node.attribute import Attribution
 from vcuda.node.claims import Claim, Held, check_name, check_room, new_record, parse_change, parse_claim
 from vcuda.node.control import CardState, tick_card
-from vcuda.node.errors import Conflict, Missing
+from vcuda.node.errors import Conflict, Missing, NodeError
 from vcuda.node.kept import Kept
-from vcuda.node.layout import LayoutError
+from vcuda.node.layout import LayoutError, LockFile
 from vcuda.node.nvml import CardFacts, Gauges, Look
 from vcuda.node.sampler import Sample, sample_all
 
 _PPM: Final = 1_000_000
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A claim whose files are foreign or damaged: left as they are, and what they promise is not promised again."""
+
+    why: str
+    held: Sequence[Held]
 
 
 class Node:
@@ -42,7 +50,7 @@ class Node:
         self.root = root
         self.cards = {facts.uuid: CardState(facts) for facts in cards}
         self.claims: dict[str, Kept] = {}
-        self.unreadable: dict[str, str] = {}  # claims whose files are foreign, and why: left as they are
+        self.unreadable: dict[str, Unreadable] = {}
         self.samples: Sequence[Sample] = ()
         self.simulated = simulated
         self.ticked_ns: int | None = None
@@ -56,9 +64,8 @@ class Node:
         for folder in prepare.found(self.root):
             try:
                 self.claims[folder.name] = Kept.open(folder)
-            except (LayoutError, OSError) as error:
-                self.unreadable[folder.name] = str(error)
-                log.error("Claim %s cannot be used: %s", folder.name, error)
+            except (LayoutError, OSError, NodeError) as error:
+                self._set_aside(folder.name, str(error))
         log.info("Went on with %d claims from disk.", len(self.claims))
 
     def put(self, name: str, body: object) -> tuple[Claim, bool]:
@@ -66,7 +73,9 @@ class Node:
         claim = parse_claim(name, body)
         if name in self.unreadable:
             raise Conflict(
-                f"The files of claim {name} cannot be used: {self.unreadable[name]}", code="claim_unreadable"
+                f"The files of claim {name} cannot be used: {self.unreadable[name].why}",
+                code="claim_unreadable",
+                hint="End its programs, delete it and make it again.",
             )
         kept = self.claims.get(name)
         if kept is not None:
@@ -75,7 +84,7 @@ class Node:
             raise Conflict("This machine has no GPU driver, so it has no cards to share.", code="no_cards")
         check_room(claim, self._allocatable(), self.held())
         prepare.check_account(self.root, claim)
-        records = [new_record(part, overhead_bytes=self._overhead(part.uuid)) for part in claim.parts]
+        records = [new_record(part) for part in claim.parts]
         self.claims[name] = Kept.open(prepare.prepare(self.root, claim, records, self._libraries))
         log.info("Made claim %s on %s.", name, ", ".join(part.uuid for part in claim.parts))
         return claim, True
@@ -92,13 +101,9 @@ class Node:
     def delete(self, name: str) -> None:
         """Remove a claim that nobody uses; a missing one is no error."""
         kept = self.claims.get(check_name(name))
-        if kept is None:
-            if name in self.unreadable:
-                raise Conflict(
-                    f"The files of claim {name} cannot be used: {self.unreadable[name]}", code="claim_unreadable"
-                )
+        if kept is None and name not in self.unreadable:
             return
-        users = self._users(kept)
+        users = self._users(kept) if kept else self._lock_holders(name)
         if users:
             raise Conflict(
                 f"Claim {name} is still used by {len(users)} process(es).",
@@ -106,8 +111,10 @@ class Node:
                 hint="End them first; the claim's books are theirs as long as they live.",
                 evidence={"processes": users},
             )
-        del self.claims[name]
-        kept.close()
+        if kept:
+            del self.claims[name]
+            kept.close()
+        self.unreadable.pop(name, None)
         prepare.remove(self.root, name)
         log.info("Removed claim %s.", name)
 
@@ -122,7 +129,9 @@ class Node:
         }
 
     def held(self) -> list[Held]:
-        return [held for kept in self.claims.values() for held in kept.held()]
+        """What every claim has of every card, also those claims whose books cannot be read: their programs may live."""
+        aside = [held for unreadable in self.unreadable.values() for held in unreadable.held]
+        return [held for kept in self.claims.values() for held in kept.held()] + aside
 
     def get(self, name: str) -> Kept:
         return self._kept(name)
@@ -131,9 +140,12 @@ class Node:
 
     def tick(self, looks: Mapping[str, Look], now_ns: int) -> None:
         """Every 100 ms of node time."""
+        for name, kept in list(self.claims.items()):
+            if kept.sound():
+                kept.read(now_ns)
+            else:
+                self._drop(name, kept)
         accounts = {name: kept.claim.uid for name, kept in self.claims.items()}
-        for kept in self.claims.values():
-            kept.read(now_ns)
         for uuid, look in looks.items():
             tick_card(
                 self.cards[uuid],
@@ -190,11 +202,6 @@ class Node:
     def _allocatable(self) -> dict[str, int]:
         return {uuid: card.facts.allocatable for uuid, card in self.cards.items()}
 
-    def _overhead(self, uuid: str) -> int:
-        """The largest cost of a context that any claim's library has measured on this card; 0: none has."""
-        pages = ((kept, kept.parts[uuid].index) for kept in self.claims.values() if uuid in kept.parts)
-        return max((kept.books.ledger.device(index).overhead_bytes for kept, index in pages), default=0)
-
     def _users(self, kept: Kept) -> list[dict[str, Any]]:
         """Processes that hold a slot's lock, and those that the driver lists and that still are of this claim."""
         accounts = {kept.claim.name: kept.claim.uid}
@@ -204,5 +211,37 @@ class Node:
             if how == "library" or self._attribution.claim_of(pid, accounts) == kept.claim.name
         ]
 
+    def _lock_holders(self, name: str) -> list[dict[str, Any]]:
+        """Slots of a claim whose books say nothing. Without a lock file nobody can hold one."""
+        try:
+            lock = LockFile(self.root / name / "lock")
+        except FileNotFoundError:
+            return []
+        try:
+            return [{"slot": slot, "seen_by": "library"} for slot in sorted(lock.held())]
+        finally:
+            lock.close()
+
+    def _drop(self, name: str, kept: Kept) -> None:
+        """Somebody damaged the books of a claim. Its limits stand, its loans end, its figures are unknown from now on."""
+        held = kept.held()
+        kept.rest()
+        kept.close()
+        del self.claims[name]
+        self._set_aside(name, "its ledger was cut off", held)
+
+    def _set_aside(self, name: str, why: str, held: Sequence[Held] | None = None) -> None:
+        log.error("Claim %s cannot be used: %s", name, why)
+        self.unreadable[name] = Unreadable(why, held if held is not None else _promised(self.root / name))
+
     def _listed(self) -> set[int]:
         return {process.pid for card in self.cards.values() for process in card.look.processes or ()}
+
+
+def _promised(folder: Path) -> list[Held]:
+    """What a claim's `config` promises, where that can still be read."""
+    try:
+        claim = prepare.adopt(folder)
+    except (LayoutError, OSError, NodeError):
+        return []
+    return [Held(claim=claim.name, part=part, share=part.compute) for part in claim.parts]

@@ -90,7 +90,7 @@ def adopt(folder: Path) -> Claim:
     """
     config = ConfigFile(folder / "config")
     try:
-        parts = tuple(part_of(record) for record in config.records())
+        parts = tuple(part_of(config.salvage(index)) for index in range(config.count))
     finally:
         config.close()
     owner = (folder / "ledger").stat()

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from vcuda.node.control import CardState
 from vcuda.node.kept import Kept, KeptPart
 from vcuda.node.layout import LedgerDevice
+
+_LARGEST: Final = 2**63 - 1  # a claim's own ledger may hold any nonsense, the readers of samples store 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ def sample_part(claim: Kept, part: KeptPart, at: datetime) -> Sample:
         memory_used=None if page is None else page.held_bytes,
         memory_limit=part.record.memory_limit,
         throttled_ms=spent.throttled_ms,
-        denied_bytes=None if page is None else page.device.denied_bytes,
+        denied_bytes=None if page is None else min(_LARGEST, page.device.denied_bytes),
         uncounted_bytes=part.uncounted_bytes,
         borrowed=None if used is None else max(0, used - part.record.guarantee),
     )
@@ -87,8 +89,8 @@ def sample_part(claim: Kept, part: KeptPart, at: datetime) -> Sample:
 
 def spent_between(before: LedgerDevice, after: LedgerDevice, period_ns: int) -> Spent:
     return Spent(
-        charged=max(0, after.charged_ns - before.charged_ns) * 1000 // period_ns,
-        throttled_ms=max(0, after.throttled_ns - before.throttled_ns) // 1_000_000,
+        charged=min(1000, max(0, after.charged_ns - before.charged_ns) * 1000 // period_ns),
+        throttled_ms=min(_LARGEST, max(0, after.throttled_ns - before.throttled_ns) // 1_000_000),
     )
 
 

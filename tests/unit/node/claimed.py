@@ -80,6 +80,9 @@ class LibrarySide:
         at = _CARDS_AT + offset
         self._words.set("Q", at, self._words.get("Q", at) + value)
 
+    def overwrite(self, offset: int, value: int) -> None:
+        self._words.set("Q", _CARDS_AT + offset, value)
+
     def allocate(self, size: int) -> None:
         self.add(0, size)
         at = self._slot_at + 128

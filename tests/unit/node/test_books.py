@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vcuda.node.books import Books, Page, activity, busy_until
-from vcuda.node.layout import DeviceRecord, LedgerFile, LockFile, SlotDevice, create_files
+from vcuda.node.layout import DeviceRecord, SlotDevice, create_files
 from vcuda.node.mapped import Words
 
 MS = 1_000_000
@@ -48,7 +48,7 @@ def test_idle_processes_have_their_finished_time_only() -> None:
 def make_books(folder: Path, *, cards: int = 1) -> Books:
     record = DeviceRecord(uuid=UUID, memory_limit=1 << 30, guarantee=300, ceiling=500, share=300)
     create_files(folder, tag=b"t" * 16, records=[record] * cards)
-    return Books(LedgerFile(folder / "ledger"), LockFile(folder / "lock"), cards)
+    return Books.open(folder, cards)
 
 
 def take_slot(words: Words, index: int, *, held_bytes: int, waiting: int = 0, busy_ns: int = 0) -> None:

@@ -16,7 +16,8 @@ import pytest
 from tests.unit.node.claimed import CARD, GIB, MS, SECOND_CARD, LibrarySide, body, look, make_node
 from vcuda.node import describe, metrics
 from vcuda.node.errors import Conflict, Invalid, Missing
-from vcuda.node.layout import ConfigFile
+from vcuda.node.layout import ConfigFile, LayoutError
+from vcuda.node.mapped import Words
 from vcuda.node.node import Node
 from vcuda.node.nvml import Gauges, Look
 
@@ -134,6 +135,19 @@ def test_a_new_agent_goes_on_with_the_claims_on_disk(node: Node, tmp_path: Path)
     assert again.claims["b"].claim == node.claims["b"].claim
 
 
+def test_a_record_at_which_the_agent_was_killed_is_mended(node: Node, tmp_path: Path) -> None:
+    node.put("a", body(compute=300, ceiling=500))
+    words = Words(node.root / "a" / "config", writable=True)
+    words.set("I", 256, words.get("I", 256) | 1)  # a write has begun
+    words.set("I", 256 + 88, 600)  # and got as far as the guarantee
+    with pytest.raises(LayoutError):
+        ConfigFile(node.root / "a" / "config").read(0)
+    again = make_node(tmp_path)
+    record = ConfigFile(node.root / "a" / "config").read(0)
+    assert (record.guarantee, record.ceiling, record.share) == (600, 600, 600)
+    assert again.held()[0].part.compute == 600
+
+
 def test_a_claim_of_another_layout_is_kept_unread_and_told(node: Node, tmp_path: Path) -> None:
     node.put("a", body())
     with (node.root / "a" / "ledger").open("r+b") as file:
@@ -141,10 +155,46 @@ def test_a_claim_of_another_layout_is_kept_unread_and_told(node: Node, tmp_path:
     again = make_node(tmp_path)
     assert again.claims == {}
     assert "a" in describe.cards(again, NOW)["notes"][0]
-    for attempt in (lambda: again.put("a", body()), lambda: again.delete("a")):
-        with pytest.raises(Conflict) as refusal:
-            attempt()
-        assert refusal.value.code == "claim_unreadable"
+    with pytest.raises(Conflict) as refusal:
+        again.put("a", body())
+    assert refusal.value.code == "claim_unreadable"
+    assert again.held() == node.held(), "what it promises is not promised again"
+    with slot_held(node.root / "a"), pytest.raises(Conflict) as refusal:
+        again.delete("a")
+    assert refusal.value.code == "claim_in_use"
+    again.delete("a")
+    assert again.put("a", body())[1]
+
+
+def test_a_program_that_damages_its_own_books_harms_only_itself(node: Node) -> None:
+    node.put("hostile", body(compute=300))
+    node.put("outsider", body(compute=300))
+    node.tick({CARD: look()}, 100 * MS)
+    os.truncate(node.root / "hostile" / "ledger", 4096)
+    for tick in (2, 3):
+        node.tick({CARD: look()}, tick * 100 * MS)
+    node.second({}, 300 * MS, NOW)
+    assert {s.subject for s in node.samples if "run:" in s.subject} == {f"run:outsider:{CARD}"}
+    assert "hostile" in describe.cards(node, NOW)["notes"][0]
+    assert ConfigFile(node.root / "hostile" / "config").read(0).share == 300, "its loan has ended, its limit stands"
+    with pytest.raises(Conflict) as refusal:
+        node.put("greedy", body(compute=401))
+    assert refusal.value.evidence["holders"] == ["hostile", "outsider"]
+
+
+def test_nonsense_in_a_ledger_stops_nobody(node: Node) -> None:
+    node.put("hostile", body(compute=300))
+    node.put("outsider", body(compute=300))
+    library = LibrarySide(node.root / "hostile")
+    for tick in range(1, 21):
+        for offset in (0, 16, 128, 136, 144, 184):
+            library.overwrite(offset, (2**64 - 1) * (tick % 2))
+        node.tick({CARD: look(percent=40, busy={1: 40}, at=tick)}, tick * 100 * MS)
+        node.second({CARD: Gauges(memory_used=GIB)}, tick * 100 * MS, NOW)
+    figures = [sample(node, f"run:hostile:{CARD}"), sample(node, f"run:outsider:{CARD}")]
+    assert all(0 <= v < 2**63 for found in figures for v in found.values() if isinstance(v, int))
+    assert figures[1]["memory_used"] == 0
+    assert shares(node)["outsider"] >= 300
 
 
 def test_idle_time_is_lent_and_taken_back_in_one_tick(node: Node) -> None:
