@@ -10,11 +10,10 @@ const vendor = join(project, "static", "vendor");
 
 // Every icon that a template names; tests/unit/dashboard/test_icons.py compares this list with the templates.
 export const icons = [
-  "activity", "alert-triangle", "arrows-sort", "ban", "book", "building", "calendar-time", "chart-line", "check", "chevron-down",
-  "chevron-right", "circle-check", "circle-dashed", "circle-x", "clock", "clock-plus", "copy", "cpu", "database", "device-desktop", "device-floppy",
+  "alert-triangle", "ban", "building", "chevron-down", "circle-check", "circle-dashed", "circle-x", "clock-plus", "copy", "cpu", "device-floppy",
   "dots", "external-link", "flask", "help-circle", "history", "home", "hourglass", "info-circle", "key", "keyboard", "language", "layout-grid",
-  "loader", "logout", "moon", "pencil", "player-play", "player-stop", "plus", "question-mark", "refresh", "search", "selector", "server", "shield-check",
-  "shield-lock", "square", "stack-2", "sun", "terminal-2", "trash", "user", "user-plus", "users", "wifi-off", "x",
+  "loader", "logout", "pencil", "player-play", "player-stop", "plus", "search", "shield-check", "shield-lock", "square", "stack-2", "trash", "user",
+  "user-plus", "users", "wifi-off",
 ];
 
 const copies = {

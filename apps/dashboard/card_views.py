@@ -47,6 +47,14 @@ class CardView:
         return max(self.gpu.memory - self.gpu.allocated_memory, 0)
 
     @property
+    def compute_used(self) -> int | None:
+        return self.sample.compute_used if self.sample else None
+
+    @property
+    def memory_used(self) -> int | None:
+        return self.sample.memory_used if self.sample else None
+
+    @property
     def at(self) -> float | None:
         return float(self.sample.at + 1) if self.sample else None
 

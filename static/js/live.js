@@ -224,7 +224,8 @@ export class Live {
   }
 
   stopPolling() {
-    if (this.polling) this.polling.active = false;
+    if (!this.polling) return;
+    this.polling.active = false;
     this.polling = null;
     this.say("");
   }
