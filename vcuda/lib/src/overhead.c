@@ -39,6 +39,8 @@ uint64_t overhead_own_bytes(const char *uuid) {
     struct nvml nvml;
     nvmlDevice_t device;
     uint64_t bytes = 0;
+    /* Ours first, and never closed: a later dlopen of the plain name gets the one loaded first, which must not be the driver's. */
+    (void)beside_open("libnvidia-ml.so.1");
     void *handle = beside_open("driver/libnvidia-ml.so.1");
     if (!handle)
         return 0;
