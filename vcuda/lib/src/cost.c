@@ -185,7 +185,6 @@ double cost_sample(struct vcuda_cost *cost, const struct surroundings *around, d
         owed = est - charged_ns;
         put(&cost->est_ns, est);
     } else {
-        est = cost_estimate(cost, around);
         owed = around->others ? sample_contended(cost, around, &est, wall, charged_ns)
                               : sample_alone(cost, &est, wall, charged_ns, weight);
         put(&cost->est_ns, est < 1 ? 1 : est);

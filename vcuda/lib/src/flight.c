@@ -89,6 +89,22 @@ struct surroundings flight_surroundings(const struct region *region, int slot, i
     };
 }
 
+struct watch flight_watch(const struct region *region, int slot, int device, const struct limits *limits, uint64_t now_ns) {
+    struct watch watch = {.at_ns = now_ns};
+    for (int i = 0; i < region_slots_used(region); i++)
+        if (i != slot)
+            watch.busy_ns += busy_so_far(&region_slot(region, i)->device[device], limits->others, now_ns);
+    return watch;
+}
+
+struct surroundings flight_watched(const struct watch *begun, const struct watch *ended, const struct limits *limits) {
+    double period = ended->at_ns > begun->at_ns ? (double)(ended->at_ns - begun->at_ns) : 1;
+    double activity = ended->busy_ns > begun->busy_ns ? (double)(ended->busy_ns - begun->busy_ns) / period : 0;
+    activity = activity > ACTIVE ? activity : 0;
+    uint32_t siblings = (uint32_t)activity + (activity > (uint32_t)activity);
+    return (struct surroundings){.others = limits->others + siblings, .siblings = siblings, .phi = limits->phi + activity};
+}
+
 void flight_after_fork(void) {
     pthread_mutex_init(&looking, NULL);
     memset(looks, 0, sizeof looks);

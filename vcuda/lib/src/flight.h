@@ -17,6 +17,15 @@ void flight_idle(const struct region *region, int slot, int device, uint64_t now
 /* Who else uses the card: other claims as the agent sees them, siblings as the ledger shows them. Looks anew every 100 ms. */
 struct surroundings flight_surroundings(const struct region *region, int slot, int device, const struct limits *limits, uint64_t now_ns);
 
+/* Watch the siblings from one launch to its end: busy time of all of them so far, at node time at_ns. */
+struct watch {
+    uint64_t at_ns, busy_ns;
+};
+struct watch flight_watch(const struct region *region, int slot, int device, const struct limits *limits, uint64_t now_ns);
+
+/* Who could have disturbed what ran since `begun`: other claims as above, siblings as they really were. */
+struct surroundings flight_watched(const struct watch *begun, const struct watch *ended, const struct limits *limits);
+
 void flight_after_fork(void);
 
 #endif

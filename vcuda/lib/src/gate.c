@@ -57,7 +57,7 @@ static CUresult admit(struct gate *gate, struct region *region, int slot, uint64
         meter_unmeasured(region, slot, gate->device, &gate->ticket);
     else {
         gate->lane = lane;
-        lane_enter(lane, !quiet && (gate->ticket.sample || lane_wants_marker(lane)), &gate->probe);
+        lane_enter(lane, !quiet && (gate->ticket.sample || lane_wants_marker(lane)), &gate->ticket, &gate->probe);
     }
     return CUDA_SUCCESS;
 }

@@ -13,6 +13,8 @@ enum {
     BIAS_SAMPLES = 4,
 };
 
+#define SHORT_NS 4e5                     /* shorter kernels feel the few us of our own calls */
+#define HOST_MOST_NS 1e4                 /* a launch call takes 2 to 5 us */
 #define MARKER_NS UINT64_C(3000000)      /* 3 ms of work without a marker */
 #define POLL_AGAIN_NS UINT64_C(50000)    /* 50 us: an event query is a call of the driver */
 
@@ -34,11 +36,9 @@ struct lane {
 
 static struct lane lanes[LANES];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-/* What an empty pair measures on a busy [0] and on an idle stream [1]: the least of the first few, ns. An idle stream sees our own calls. */
-static struct {
-    _Atomic double ns;
-    atomic_uint samples;
-} bias[2];
+/* What an empty pair measures on a busy stream: the least of the first few, ns. */
+static _Atomic double bias_ns;
+static atomic_uint bias_samples;
 
 static uint64_t thread_key(CUstream stream) {
     static __thread char here;
@@ -158,7 +158,8 @@ static void give_pair_locked(struct lane *lane, const struct probe *probe) {
 }
 
 static void record_before(struct lane *lane, struct probe *probe) {
-    if (atomic_load(&bias[probe->idle].samples) >= BIAS_SAMPLES || DRIVER(cuEventCreate, &probe->before, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+    bool busy = atomic_load(&lane->completed_ns) < atomic_load(&lane->submitted_ns);
+    if (!busy || atomic_load(&bias_samples) >= BIAS_SAMPLES || DRIVER(cuEventCreate, &probe->before, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         return;
     if (DRIVER(cuEventRecord, probe->before, lane->stream) == CUDA_SUCCESS)
         return;
@@ -166,19 +167,26 @@ static void record_before(struct lane *lane, struct probe *probe) {
     probe->before = NULL;
 }
 
-void lane_enter(struct lane *lane, bool sample, struct probe *probe) {
+/* Before a short kernel: an idle stream reaches `start` at once, and then waits for our own call to bring the kernel. */
+static void look_whether_idle(struct probe *probe, const struct ticket *ticket) {
+    probe->host_ns = clock_now();
+    probe->idle = ticket->est_ns < SHORT_NS && DRIVER(cuEventQuery, probe->start) == CUDA_SUCCESS;
+}
+
+void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, struct probe *probe) {
     *probe = (struct probe){0};
     atomic_fetch_add(&lane->entering, 1);
     uint64_t number = atomic_fetch_add(&lane->launches, 1) + 1;
     if (!sample || !take_pair(lane, probe))
         return;
     probe->upto_ns = number; /* kept here until lane_leave */
-    probe->idle = atomic_load(&lane->completed_ns) >= atomic_load(&lane->submitted_ns);
     record_before(lane, probe);
     if (DRIVER(cuEventRecord, probe->start, lane->stream) != CUDA_SUCCESS) {
         give_pair_locked(lane, probe);
         probe->start = NULL;
+        return;
     }
+    look_whether_idle(probe, ticket);
     probe->timed = atomic_load(&lane->entering) == 1;
 }
 
@@ -212,10 +220,11 @@ static bool push(struct lane *lane, const struct probe *probe, const struct tick
     return pushed;
 }
 
-void lane_leave(struct lane *lane, const struct probe *probe, const struct ticket *ticket, bool launched) {
+void lane_leave(struct lane *lane, struct probe *probe, const struct ticket *ticket, bool launched) {
     struct region *region = claim_region();
     int slot = region_own_slot(region);
     uint64_t now = clock_now();
+    probe->host_ns = now - probe->host_ns;
     if (launched)
         account(lane, ticket->est_ns, now);
     if (probe->start && launched) {
@@ -248,11 +257,20 @@ static void learn_bias(const struct probe *probe) {
     if (!probe->before)
         return;
     if (probe->timed && DRIVER(cuEventElapsedTime, &ms, probe->before, probe->start) == CUDA_SUCCESS) {
-        double ns = (double)ms * 1e6, least = atomic_load(&bias[probe->idle].ns);
-        if (atomic_fetch_add(&bias[probe->idle].samples, 1) == 0 || ns < least)
-            atomic_store(&bias[probe->idle].ns, ns);
+        double ns = (double)ms * 1e6;
+        if (atomic_fetch_add(&bias_samples, 1) == 0 || ns < atomic_load(&bias_ns))
+            atomic_store(&bias_ns, ns);
     }
     DRIVER(cuEventDestroy_v2, probe->before);
+}
+
+/* What of the wall time was not the kernel. A call of ours that took longer than usual was interrupted, and nobody knows whether the card
+ * waited for it: -1, unless that could not matter. */
+static double not_the_kernel(const struct probe *probe, double wall_ns) {
+    double host = probe->idle ? (double)probe->host_ns : 0;
+    if (host > HOST_MOST_NS)
+        return host < wall_ns / 50 ? atomic_load(&bias_ns) : -1;
+    return atomic_load(&bias_ns) + host;
 }
 
 static void evaluate(struct lane *lane, const struct probe *probe) {
@@ -260,8 +278,10 @@ static void evaluate(struct lane *lane, const struct probe *probe) {
     int slot = region_own_slot(region);
     float ms = 0;
     learn_bias(probe);
-    if (probe->timed && DRIVER(cuEventElapsedTime, &ms, probe->start, probe->end) == CUDA_SUCCESS)
-        meter_measured(region, slot, lane->device, &probe->ticket, (double)ms * 1e6 - atomic_load(&bias[probe->idle].ns));
+    bool measured = probe->timed && DRIVER(cuEventElapsedTime, &ms, probe->start, probe->end) == CUDA_SUCCESS;
+    double wall = (double)ms * 1e6, other = not_the_kernel(probe, wall);
+    if (measured && other >= 0)
+        meter_measured(region, slot, lane->device, &probe->ticket, wall - other);
     else
         meter_unmeasured(region, slot, lane->device, &probe->ticket);
 }

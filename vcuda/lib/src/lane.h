@@ -10,11 +10,12 @@ struct lane;
 
 struct probe {
     CUevent start, end;
-    CUevent before; /* recorded right before start: what an empty pair measures; NULL once that is known */
+    CUevent before; /* recorded right before start: what an empty pair measures; NULL once that is known or on an idle stream */
     struct ticket ticket;
     uint64_t upto_ns; /* estimated GPU time put into the lane, this launch included */
     bool timed;       /* nothing else went into the stream between the two events */
-    bool idle;        /* the stream had nothing to do before */
+    bool idle;        /* the stream had nothing to do when `start` was recorded, at host_ns */
+    uint64_t host_ns; /* then: how long our own calls kept the card waiting between the events */
 };
 
 /* The lane of a stream in the current context; the default streams by their reserved handles. NULL when all lanes are busy. */
@@ -24,8 +25,8 @@ struct lane *lane_of(CUstream stream, int device);
 bool lane_wants_marker(const struct lane *lane);
 
 /* Around one launch. With `sample`, an event pair is recorded around it; *probe says whether that worked. */
-void lane_enter(struct lane *lane, bool sample, struct probe *probe);
-void lane_leave(struct lane *lane, const struct probe *probe, const struct ticket *ticket, bool launched);
+void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, struct probe *probe);
+void lane_leave(struct lane *lane, struct probe *probe, const struct ticket *ticket, bool launched);
 
 /* Look at pairs that may have finished. With `all` in every lane, else only where something is due. */
 void lane_poll(struct lane *lane);

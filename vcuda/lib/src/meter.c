@@ -229,6 +229,8 @@ bool meter_admit(struct region *region, int slot, int device, uint64_t key, stru
     if (admitted) {
         count(&turn, ticket);
         decide_sampling(ticket);
+        if (ticket->sample)
+            ticket->watch = flight_watch(region, slot, device, turn.limits, turn.now_ns);
         return true;
     }
     leave_place(turn.mine, ticket);
@@ -254,7 +256,8 @@ void meter_measured(struct region *region, int slot, int device, const struct ti
     if (!ticket->cost || !limits)
         return;
     uint64_t now = clock_now();
-    struct surroundings around = flight_surroundings(region, slot, device, limits, now);
+    struct watch ended = flight_watch(region, slot, device, limits, now);
+    struct surroundings around = ticket->sample ? flight_watched(&ticket->watch, &ended, limits) : ticket->around;
     settle(region, device, cost_sample(ticket->cost, &around, wall_ns, ticket->est_ns, ticket->weight, now));
     leave_place(own(region, slot, device), ticket);
     add(&region_device(region, device)->probes, 1);

@@ -13,6 +13,7 @@ struct ticket {
     bool sample;             /* measure it */
     uint32_t weight;         /* launches represented by the sample */
     struct surroundings around;
+    struct watch watch;      /* the siblings at the time of the launch */
 };
 
 /* Called while a launch waits: look whether own work has finished. */
