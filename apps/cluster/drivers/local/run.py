@@ -64,7 +64,7 @@ class Run:
     def stop(self, grace_seconds: float, reason: str = "") -> None:
         """Ask for the end; of several callers the shortest grace and the first reason count."""
         record = self.record
-        if self.gone.is_set():
+        if self.gone.is_set() or record.state is RunState.EXITED:  # ended, and its claim is just being given back
             return
         record.grace = grace_seconds if record.grace is None else min(record.grace, grace_seconds)
         record.end_reason = record.end_reason or reason
