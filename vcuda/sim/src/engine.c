@@ -53,13 +53,14 @@ static void start(struct sim_node *node, struct sim_card *card, struct sim_engin
   engine->end_ns = card->front_ns + (sim_head(stream)->cost_ns - stream->progress_ns);
 }
 
-/* Completes everything of one context that takes no time and needs no turn. */
+/* Completes everything of one context that takes no time, unless it needs a turn that the context has not. */
 static bool complete_free(struct sim_node *node, const struct sim_card *card, uint32_t ctx) {
+  bool has_turn = card->current == ctx && !card->switching;
   bool any = false;
   for (uint32_t i = node->ctxs[ctx].first_stream; i != SIM_NONE; i = node->streams[i].next) {
     struct sim_op *op;
     while ((op = sim_head(&node->streams[i])) && sim_head_ready(node, i)) {
-      if (op->kind == SIM_OP_RECORD && !op->needs_turn) {
+      if (op->kind == SIM_OP_RECORD && (has_turn || !op->needs_turn)) {
         reach_record(node, card, op);
       } else if (op->kind != SIM_OP_WAIT) {
         break;

@@ -38,20 +38,24 @@ static int check(const struct sim_node *node, uint64_t size) {
 int sim_open(struct sim_handle *handle, const char *path) {
   struct stat status;
   void *map = MAP_FAILED;
-  int result;
+  int result, fd;
 
   *handle = (struct sim_handle){.fd = -1, .proc = SIM_NONE};
-  handle->fd = open(path, O_RDWR | O_CLOEXEC);
-  if (handle->fd < 0) return -errno;
-  if (fstat(handle->fd, &status) < 0) goto fail_errno;
+  fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return -errno;
+  if (fstat(fd, &status) < 0) goto fail_errno;
   if (!S_ISREG(status.st_mode) || (uint64_t)status.st_size < sizeof(struct sim_node)) {
     result = -EPROTO;
     goto fail;
   }
-  map = mmap(NULL, sizeof(struct sim_node), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, handle->fd, 0);
+  map = mmap(NULL, sizeof(struct sim_node), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (map == MAP_FAILED) goto fail_errno;
   result = check(map, (uint64_t)status.st_size);
   if (result < 0) goto fail;
+  /* A mapping keeps its open file description alive, in forked children too: the locks need one of their own. */
+  handle->fd = open(path, O_RDWR | O_CLOEXEC);
+  if (handle->fd < 0) goto fail_errno;
+  close(fd);
   handle->node = map;
   return 0;
 
@@ -59,8 +63,7 @@ fail_errno:
   result = -errno;
 fail:
   if (map != MAP_FAILED) munmap(map, sizeof(struct sim_node));
-  close(handle->fd);
-  handle->fd = -1;
+  close(fd);
   return result;
 }
 

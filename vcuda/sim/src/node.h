@@ -6,7 +6,7 @@
 
 struct sim_handle {
   struct sim_node *node;
-  int fd;
+  int fd; /* for the record locks only */
   uint32_t proc; /* our slot, SIM_NONE until sim_attach */
 };
 
