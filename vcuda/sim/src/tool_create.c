@@ -92,9 +92,9 @@ static int parse(int argc, char **argv, struct plan *plan) {
   return 0;
 }
 
-/* Where card files lie: --cards-dir, TESSERA_SIM_CARDS, `cards` beside the tool, the place they were built from. */
+/* Where card files lie: --cards-dir, TESSERA_SIM_CARDS_DIR, `cards` beside the tool, the place they were built from. */
 static const char *cards_directory(const struct plan *plan, char *buffer, size_t size) {
-  const char *named = getenv("TESSERA_SIM_CARDS");
+  const char *named = getenv("TESSERA_SIM_CARDS_DIR");
   ssize_t length = readlink("/proc/self/exe", buffer, size - 1);
   if (plan->directory) return plan->directory;
   if (named && *named) return named;
