@@ -170,6 +170,7 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
 CSRF_COOKIE_NAME = "tessera_csrf"
 KNOX_TOKEN_MODEL = "accounts.ApiToken"
+MIGRATION_MODULES = {"knox": None}  # ours replaces its model; its own table would only stand in the way of a flush
 REST_KNOX = {"TOKEN_PREFIX": "tsr_", "TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer"}
 
 # --- Languages -----------------------------------------------------------------------------------------------------------
