@@ -22,7 +22,7 @@ KEY = OpenApiParameter(
 
 
 class Schema(AutoSchema):
-    def get_operation_id(self) -> str:  # type: ignore[override]  # as in drf-spectacular
+    def get_operation_id(self) -> str:
         """`experiments_stop`, `tenants_quota_update`: the fixed words of the path, then what is done."""
         words = [word for word in self.path.removeprefix("/api/v1/").split("/") if not word.startswith("{")]
         action = getattr(self.view, "action", None) or "retrieve"

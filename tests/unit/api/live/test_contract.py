@@ -1,0 +1,38 @@
+"""The server against its own description, with requests that nobody would write by hand: a few for each operation, both valid and not."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.unit.api.live.server import Server
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+
+
+@pytest.fixture(scope="session")
+def described(server: Server) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_url(f"{server.url}/api/openapi.yaml")
+
+
+schema = schemathesis.pytest.from_fixture("described")
+
+
+@schema.parametrize()
+@settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+def test_the_server_keeps_its_description(case: schemathesis.Case, server: Server) -> None:
+    case.call_and_validate(headers={"Authorization": f"Bearer {server.operator}"}, checks=CHECKS)
