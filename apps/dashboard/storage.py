@@ -4,7 +4,7 @@ from django.contrib.staticfiles.storage import HashedFilesMixin
 from servestatic.storage import CompressedManifestStaticFilesStorage
 
 _OURS = "js/*.js"  # packages ship modules whose imports only a bundler understands; those are left as they are
-_IMPORTS = HashedFilesMixin._js_module_import_aggregation_patterns[1]
+_IMPORTS = HashedFilesMixin._js_module_import_aggregation_patterns[1]  # type: ignore[attr-defined]  # not in the stubs
 
 
 class ModuleStaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # ServeStatic has no types

@@ -32,7 +32,7 @@ def _amount(label: Any, unit: str, help_text: Any = "", places: int = 2) -> form
 class QuotaForm(forms.Form):
     version = forms.IntegerField(widget=forms.HiddenInput)
     gpu_memory = _amount(_("GPU memory"), "GiB")
-    gpu_compute = _amount(_("GPU compute"), "%", _("100 % is one whole GPU."), places=1)
+    gpu_compute = _amount(_("GPU compute"), "%", _("A whole GPU counts 100 %."), places=1)
     cpu_milli = _amount(_("CPU cores"), "", places=3)
     ram = _amount(_("RAM"), "GiB")
     running = _amount(_("Running at once"), "", places=0)
