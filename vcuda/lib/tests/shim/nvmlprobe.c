@@ -1,0 +1,114 @@
+/* A monitoring program of a tenant: nvmlprobe WHAT CARD prints numbers on one line. WHAT: memory, memory2, wrongversion, utilisation,
+ * processes1, processes2, processes3, size, graphics, samples, canary. Knows nothing of the limiting library. */
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#include <nvml.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 64 };
+
+static nvmlDevice_t device;
+
+static void memory(void) {
+    nvmlMemory_t m = {0};
+    nvmlReturn_t result = nvmlDeviceGetMemoryInfo(device, &m);
+    printf("%d %llu %llu %llu\n", result, m.total, m.free, m.used);
+}
+
+static void memory2(unsigned int version) {
+    nvmlMemory_v2_t m = {.version = version};
+    nvmlReturn_t result = nvmlDeviceGetMemoryInfo_v2(device, &m);
+    printf("%d %llu %llu %llu %llu\n", result, m.total, m.free, m.used, m.reserved);
+}
+
+static void utilisation(void) {
+    nvmlUtilization_t u = {0};
+    nvmlReturn_t result = nvmlDeviceGetUtilizationRates(device, &u);
+    printf("%d %u %u\n", result, u.gpu, u.memory);
+}
+
+static void processes1(void) {
+    nvmlProcessInfo_v1_t infos[ROOM];
+    unsigned int count = ROOM;
+    printf("%d", nvmlDeviceGetComputeRunningProcesses(device, &count, infos));
+    for (unsigned int i = 0; i < count; i++)
+        printf(" %u %llu", infos[i].pid, infos[i].usedGpuMemory);
+    puts("");
+}
+
+static void processes2(int version) {
+    nvmlProcessInfo_v2_t infos[ROOM];
+    unsigned int count = ROOM;
+    printf("%d", version == 2 ? nvmlDeviceGetComputeRunningProcesses_v2(device, &count, infos)
+                              : nvmlDeviceGetComputeRunningProcesses_v3(device, &count, infos));
+    for (unsigned int i = 0; i < count; i++)
+        printf(" %u %llu", infos[i].pid, infos[i].usedGpuMemory);
+    puts("");
+}
+
+/* A buffer too small, none at all, and a guard after the last entry. */
+static void size(void) {
+    nvmlProcessInfo_t infos[1];
+    unsigned int none = 0, one = 1;
+    nvmlReturn_t empty = nvmlDeviceGetComputeRunningProcesses_v3(device, &none, NULL);
+    nvmlReturn_t small = nvmlDeviceGetComputeRunningProcesses_v3(device, &one, infos);
+    printf("%d %u %d %u %d\n", empty, none, small, one, nvmlDeviceGetComputeRunningProcesses_v3(device, NULL, infos));
+}
+
+static void canary(void) {
+    unsigned char bytes[sizeof(nvmlProcessInfo_t) * 2 + 16];
+    unsigned int count = 2, intact = 1;
+    memset(bytes, 0xAB, sizeof bytes);
+    nvmlReturn_t result = nvmlDeviceGetComputeRunningProcesses_v3(device, &count, (nvmlProcessInfo_t *)(void *)bytes);
+    for (size_t i = count * sizeof(nvmlProcessInfo_t); i < sizeof bytes; i++)
+        intact &= bytes[i] == 0xAB;
+    printf("%d %u %u\n", result, count, intact);
+}
+
+static void graphics(void) {
+    nvmlProcessInfo_t infos[ROOM];
+    unsigned int count = ROOM;
+    nvmlReturn_t result = nvmlDeviceGetGraphicsRunningProcesses_v3(device, &count, infos);
+    printf("%d %u\n", result, count);
+}
+
+static void samples(void) {
+    nvmlProcessUtilizationSample_t found[ROOM];
+    unsigned int count = ROOM;
+    printf("%d", nvmlDeviceGetProcessUtilization(device, found, &count, 0));
+    for (unsigned int i = 0; i < count; i++)
+        printf(" %u", found[i].pid);
+    puts("");
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (nvmlInit_v2() || nvmlDeviceGetHandleByIndex_v2(argc > 2 ? (unsigned)atoi(argv[2]) : 0, &device))
+        return 1;
+    if (strcmp(what, "memory") == 0)
+        memory();
+    else if (strcmp(what, "memory2") == 0)
+        memory2(nvmlMemory_v2);
+    else if (strcmp(what, "wrongversion") == 0)
+        memory2(7);
+    else if (strcmp(what, "utilisation") == 0)
+        utilisation();
+    else if (strcmp(what, "processes1") == 0)
+        processes1();
+    else if (strcmp(what, "processes2") == 0)
+        processes2(2);
+    else if (strcmp(what, "processes3") == 0)
+        processes2(3);
+    else if (strcmp(what, "size") == 0)
+        size();
+    else if (strcmp(what, "canary") == 0)
+        canary();
+    else if (strcmp(what, "graphics") == 0)
+        graphics();
+    else if (strcmp(what, "samples") == 0)
+        samples();
+    nvmlShutdown();
+    return 0;
+}
