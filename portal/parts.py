@@ -1,6 +1,6 @@
 """The parts of Tessera on one machine: how each is run, and how it shows that it is ready."""
 
-import asyncio
+import fcntl
 import os
 import signal
 import socket
@@ -80,7 +80,7 @@ def _agent(sim_node: Path | None) -> Part:
 
 
 def _controller() -> Part:
-    return Part(Program("controller", [*_MANAGE, "run_controller"]), "blue", _at_once)
+    return Part(Program("controller", [*_MANAGE, "run_controller"]), "blue", _controller_lives)
 
 
 def _web(door: socket.socket) -> Part:
@@ -108,9 +108,16 @@ def _near() -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.LISTEN, settings.LISTEN)  # noqa: S104 - read, not bound
 
 
-async def _at_once() -> None:
-    """It has nothing that could be asked; when it ends, that is noticed."""
-    await asyncio.sleep(0)
+async def _controller_lives() -> None:
+    """It has no door to knock at; whoever is the controller holds this lock."""
+    lock = os.open(settings.STATE_DIR / "run" / "controller.lock", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(lock)
+    raise OSError("nobody holds it yet")
 
 
 def _answers(url: str, unix: Path | None = None) -> Callable[[], Awaitable[None]]:

@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,7 @@ class Supervisor:
         self._files = {part.name: log_file(logs, part.name) for part in parts}
         self._logs, self._register = logs, register
         self._keepers: dict[str, asyncio.Task[None]] = {}
+        self.hurry = asyncio.Event()  # set: nobody waits any more for a clean end
 
     async def start(self) -> None:
         """All parts at once; returns when all are ready. Raises CannotStart."""
@@ -64,17 +64,11 @@ class Supervisor:
             if part.child is None:
                 continue
             part.child.ask_to_end()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(part.child.ended), GRACE)
+            impatient = asyncio.create_task(self.hurry.wait())
+            await _first_of(impatient, part.child.ended, GRACE)
+            impatient.cancel()
             part.child.kill()
             await part.child.ended
-
-    def kill(self) -> None:
-        for keeper in self._keepers.values():
-            keeper.cancel()
-        for part in self._parts:
-            if part.child is not None:
-                part.child.kill()
 
     def _spawn(self, part: Part) -> Child:
         def on_line(line: str) -> None:
@@ -119,7 +113,7 @@ class Supervisor:
             answering.cancel()
 
 
-async def _first_of(one: asyncio.Future[None], other: asyncio.Future[int], within: float | None = None) -> None:
+async def _first_of(one: asyncio.Future[Any], other: asyncio.Future[int], within: float | None = None) -> None:
     both: set[asyncio.Future[Any]] = {one, other}
     await asyncio.wait(both, timeout=within, return_when=asyncio.FIRST_COMPLETED)
 

@@ -80,7 +80,7 @@ local function ask(idle)
     "\r\n\r\n",
   })
   local head, problem, reused = exchange(question)
-  if not head and reused then -- the authoriser was restarted while the connection lay in the pool
+  if not head and reused and problem ~= "timeout" then -- the authoriser was restarted while the connection lay in the pool
     head, problem = exchange(question)
   end
   if not head then

@@ -100,11 +100,10 @@ def _of_its_owner(kind: Kind, workload: Workload) -> Words:
             link,
         )
     told = explanation(workload)
-    why = f"{told.title} — {told.text}"
     if kind is Kind.STOPPED:
-        return Words(_("“%(name)s” is not running") % name, why, told.action, link)
+        return Words(_("“%(name)s” is not running") % name, told.text, told.action, link)
     opens = _("This page opens it by itself when it is ready.")
-    return Words(_("“%(name)s” is starting") % name, why, opens, link, follow=True)
+    return Words(_("“%(name)s” is starting") % name, told.text, opens, link, follow=True)
 
 
 def _home() -> Link:

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.cluster import services as cluster
+from apps.cluster.specs import RunState
 from apps.core.errors import PortalError
 from portal import leftovers, parts, site, terminal
 from portal.supervisor import CannotStart, Supervisor
@@ -71,22 +72,25 @@ class _Up:
             await self._stop()
 
     def _on_signal(self) -> None:
+        if self._supervisor.hurry.is_set():
+            os._exit(1)  # the kernel ends our parts with us
         if self._asked.is_set():
-            terminal.warn("asked twice: killing what is left")
-            self._supervisor.kill()
-            os._exit(1)
+            terminal.warn("asked twice: what is left is killed")
+            self._supervisor.hurry.set()
         self._asked.set()
 
     async def _stop(self) -> None:
         terminal.say("\nStopping (once more Ctrl-C kills) …")
         await self._supervisor.stop(["controller"])  # first, so that nothing starts anew
-        with suppress(PortalError):
-            await _stop_experiments()
+        try:
+            await _stop_experiments(self._supervisor.hurry)
+        except PortalError as problem:
+            terminal.warn(f"experiments were not stopped and go on running: {problem}")
         await self._supervisor.stop(parts.STOP_FIRST + parts.STOP_LAST)
         terminal.done("everything has ended")
 
 
-async def _stop_experiments() -> None:
+async def _stop_experiments(hurry: asyncio.Event) -> None:
     """Only the local driver's runs are ours to stop: they are processes of this machine."""
     if settings.CLUSTER_DRIVER != "local":
         return
@@ -96,10 +100,16 @@ async def _stop_experiments() -> None:
     assert isinstance(local, LocalCluster)
     await local.start()
     try:
-        running = [seen for seen in await local.list() if seen.state not in ("absent", "exited")]
+        running = [seen for seen in await local.list() if seen.state not in (RunState.ABSENT, RunState.EXITED)]
         if running:
             terminal.say(f"  {len(running)} experiments are asked to end; their homes are kept")
-        await local.stop_everything(GRACE_SECONDS)
+        ending = asyncio.create_task(local.stop_everything(GRACE_SECONDS))
+        impatient = asyncio.create_task(hurry.wait())
+        await asyncio.wait({ending, impatient}, return_when=asyncio.FIRST_COMPLETED)
+        impatient.cancel()
+        if not ending.done():
+            await local.stop_everything(0)
+        await ending
     finally:
         await local.close()
 
