@@ -45,7 +45,7 @@ class LocalSite:
     def spec(self, uid: str, *words: str, run: int = 1, gpu: GpuShare | None = None, **changes: Any) -> RunSpec:
         """A run of program.py; `serve` unless words say otherwise. It answers on its port when it serves."""
         words = words or ("serve",)
-        serves = words[0] in ("serve", "alone", "deaf", "mute")
+        serves = words[0] in ("serve", "alone", "deaf", "mute", "flood")
         values: dict[str, Any] = {
             "uid": uid,
             "run": run,

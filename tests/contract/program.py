@@ -2,8 +2,11 @@
 
 serve            answer GET with facts about itself, until SIGTERM
 alone            the same, but end with code 9 if another one is alone in this home already
-deaf             the same, ignoring SIGTERM, together with a daemon in a session of its own that ignores it too
+deaf [MARKED]    the same, ignoring SIGTERM, together with a daemon in a session of its own that ignores it too; it drops
+                 its environment unless it shall stay MARKED
 mute FILE        hold the socket without answering until FILE appears in the home, then serve
+eat BYTES        take so much memory and touch all of it
+flood BYTES      print so many bytes, then a last line, then serve
 say COUNT        print so many numbered lines, end with code 0
 touch NAME       make that file in the home
 end CODE         end with that code
@@ -13,6 +16,7 @@ read PATH        print what the file holds, or why it cannot be read
 
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -22,6 +26,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 FIRST_SOCKET = 3
+DAEMON = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: signal.pause()"
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -33,6 +38,11 @@ class Answer(BaseHTTPRequestHandler):
             "home": os.environ["HOME"],
             "arguments": sys.argv[1:],
             "environment": dict(os.environ),
+            "descriptors": sorted(int(name) for name in os.listdir("/proc/self/fd")),
+            "status": dict(
+                line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line
+            ),
+            "core_limit": resource.getrlimit(resource.RLIMIT_CORE),
             "authorised": self.headers.get("Authorization") == f"Bearer {os.environ['TESSERA_TOKEN']}",
         }
         body = json.dumps(facts).encode()
@@ -69,16 +79,33 @@ def alone() -> None:
     serve()
 
 
-def deaf() -> None:
+def deaf(marked: str = "") -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            os.environ.clear()
+            if not marked:
+                os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DAEMON], {})
             while True:
                 signal.pause()
         os._exit(0)
     os.wait()
+    serve()
+
+
+def eat(count: str) -> None:
+    print("eating", flush=True)
+    food = bytearray(int(count))
+    for page in range(0, len(food), 4096):
+        food[page] = 1
+    print("full", flush=True)
+
+
+def flood(count: str) -> None:
+    line = b"0123456789abcdef" * 256
+    for _ in range(int(count) // len(line)):
+        os.write(1, line)
+    print("\nlast line", flush=True)
     serve()
 
 
@@ -110,7 +137,7 @@ def read(path: str) -> None:
 
 
 WORDS: dict[str, Callable[..., None]] = {
-    word.__name__: word for word in (serve, alone, deaf, mute, say, touch, die, read)
+    word.__name__: word for word in (serve, alone, deaf, eat, flood, mute, say, touch, die, read)
 } | {"end": lambda code: sys.exit(int(code))}
 
 if __name__ == "__main__":

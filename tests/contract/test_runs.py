@@ -48,7 +48,7 @@ async def test_a_deleted_run_ends_and_no_longer_answers(place: Place, cluster: C
     ended = await watch.until("a", RunState.EXITED)
     assert (ended.reason, ended.cards) == ("", ())
     assert watch.states("a")[-2:] == [RunState.STOPPING, RunState.EXITED]
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(endpoint.host, endpoint.port)
     with pytest.raises(NotFound):
         await cluster.dial("a", "http")

@@ -26,6 +26,9 @@ def furnish(home: Path) -> None:
 
 def keep_packages_at_home(home: Path) -> None:
     """`pip install` writes into the home, where it survives, and kernels find it there. The server itself never looks."""
+    (home / PACKAGES).mkdir(
+        parents=True, exist_ok=True
+    )  # Python never again looks into a folder that it has once missed
     os.environ.setdefault("PIP_TARGET", str(home / PACKAGES))
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

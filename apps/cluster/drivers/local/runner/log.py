@@ -1,6 +1,7 @@
 """Keeps a run's log from filling the disk: old bytes become a hole, so that offsets stay true and no writer is disturbed."""
 
 import os
+from contextlib import suppress
 
 from . import kernel
 
@@ -15,11 +16,11 @@ class Log:
         self.changes = kernel.watch_writes(path)
 
     def shorten(self) -> None:
-        """Call when `changes` is readable."""
-        try:
-            os.read(self.changes, 4096)
-        except BlockingIOError:
+        """Call when `changes` is readable, and at the end."""
+        if self.changes < 0:
             return
+        with suppress(BlockingIOError):
+            os.read(self.changes, 4096)
         start, end = first_byte(self._fd), os.fstat(self._fd).st_size
         if end - start > KEPT + _SLACK:
             try:

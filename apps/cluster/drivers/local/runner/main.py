@@ -142,5 +142,6 @@ class Runner:
             "out_of_memory_kills": groups.out_of_memory_kills(self.order["groups"]),
             "at": time.time(),
         }
+        self._log.shorten()
         journal.write(self.folder, "exit.json", report)
         groups.remove(self.order["groups"])
