@@ -1,0 +1,100 @@
+/* A tenant's program that keeps the card busy: busy KERNEL_NS,KERNEL_NS... sync|async|graph SECONDS
+ * Launches kernels of the given lengths in turn until SECONDS of node time are over. `sync` waits after each, `async` and `graph` let the
+ * stream fill. Prints "ready", waits for a line, runs, prints "launches first_ns last_ns". It knows nothing of any limit. */
+#include <cuda.h>
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                          ".visible .entry tessera_busy(.param .u64 ns)\n{\n ret;\n}\n";
+
+enum { KINDS = 8, GRAPH_KERNELS = 10 };
+
+static uint64_t lengths[KINDS];
+static int kinds;
+static int (*served_now)(uint64_t *);
+
+static uint64_t now(void) {
+    uint64_t ns;
+    if (served_now && served_now(&ns) == 0)
+        return ns;
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void must(CUresult result, const char *what) {
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "busy: %s answered %d\n", what, result);
+    exit(1);
+}
+
+/* The length is part of the grid too, as with a real kernel of which more blocks take longer. */
+static void launch(CUfunction function, CUstream stream, int kind) {
+    void *params[] = {&lengths[kind]};
+    must(cuLaunchKernel(function, (unsigned)(1 + lengths[kind] / 1000), 1, 1, 256, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
+}
+
+static CUgraphExec record(CUfunction function, CUstream stream) {
+    CUgraph graph;
+    CUgraphExec exec;
+    must(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+    for (int i = 0; i < GRAPH_KERNELS; i++)
+        launch(function, stream, i % kinds);
+    must(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+    must(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
+    return exec;
+}
+
+static void parse(char *text) {
+    for (char *word = strtok(text, ","); word && kinds < KINDS; word = strtok(NULL, ","))
+        lengths[kinds++] = strtoull(word, NULL, 10);
+}
+
+int main(int argc, char **argv) {
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    CUfunction function;
+    CUstream stream;
+    CUgraphExec exec = NULL;
+    char line[16];
+    if (argc < 4)
+        return 2;
+    parse(argv[1]);
+    int sync = strcmp(argv[2], "sync") == 0, graph = strcmp(argv[2], "graph") == 0;
+    uint64_t duration = (uint64_t)(atof(argv[3]) * 1e9), count = 0;
+    *(void **)&served_now = dlsym(RTLD_DEFAULT, "tesseraSimNow");
+    must(cuInit(0), "cuInit");
+    must(cuDeviceGet(&device, 0), "cuDeviceGet");
+    must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    must(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
+    must(cuModuleGetFunction(&function, module, "tessera_busy"), "cuModuleGetFunction");
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    if (graph)
+        exec = record(function, stream);
+    puts("ready");
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin))
+        return 3;
+    uint64_t first = now(), end = first + duration;
+    while (now() < end) {
+        if (graph)
+            must(cuGraphLaunch(exec, stream), "cuGraphLaunch");
+        else
+            launch(function, stream, (int)(count % (unsigned)kinds));
+        count++;
+        if (sync)
+            must(cuStreamSynchronize(stream), "cuStreamSynchronize");
+    }
+    printf("%llu %llu %llu\n", (unsigned long long)count, (unsigned long long)first, (unsigned long long)now());
+    fflush(stdout);
+    return 0;
+}
