@@ -51,7 +51,7 @@ def main() -> int:
     for key, block in committed.items():
         if "#, fuzzy" in block or re.search(r"^#,.*\bfuzzy\b", block, re.MULTILINE):
             problems.append(f"fuzzy: {key.strip()}")
-        elif re.search(r'^msgstr(?:\[\d\])? ""\s*(?:\n(?!")|$)', block, re.MULTILINE):
+        elif re.search(r'^msgstr(?:\[\d\])? ""[ ]*(?:\n(?!")|\Z)', block, re.MULTILINE):
             problems.append(f"not translated: {key.strip()}")
     print("\n".join(sorted(problems)) or f"{len(committed)} strings, all translated")
     return 1 if problems else 0
