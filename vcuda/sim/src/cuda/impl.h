@@ -4,6 +4,18 @@
 
 #include "driver.h"
 
+/* Descriptions of arrays with 32-bit sizes. */
+struct old_array {
+  unsigned width, height;
+  CUarray_format format;
+  unsigned channels;
+};
+struct old_box {
+  unsigned width, height, depth;
+  CUarray_format format;
+  unsigned channels, flags;
+};
+
 #define API(symbol, name, since, params, args) CUresult impl_##symbol params;
 #define API_PLAIN API
 #define API_TS(symbol, name, since, suffix, ts_since, params, args) CUresult impl_##symbol params;

@@ -14,6 +14,8 @@ struct CUfunc_st {
   uint32_t cost_generation;  /* registered costs as of this generation: */
   bool cost_known;
   uint64_t cost_ns;
+  unsigned old_block[3], old_shared; /* see old.c */
+  _Alignas(16) unsigned char old_params[4096];
 };
 
 struct CUmod_st {

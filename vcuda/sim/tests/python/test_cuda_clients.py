@@ -1,0 +1,43 @@
+"""CUDA programs written for hardware run as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from vcuda.sim.tests.python.harness import Node
+
+
+@pytest.mark.parametrize(("driver", "number"), [("12.4", 12040), ("12.9", 12090), ("13.0", 13000)])
+def test_cuda_bindings(make_node: Callable[..., Node], driver: str, number: int) -> None:
+    node = make_node("--cards", "l40s", "--driver", driver, "--time", "virtual")
+    answer = json.loads(node.script("bindings.py"))
+    card = json.loads(node.tool("show", "--json"))["cards"][0]
+    assert answer["version"] == number
+    assert answer["name"] == card["name"]
+    assert answer["total"] == card["capacity_bytes"]
+    assert answer["total"] - answer["free"] == 240 << 20
+    assert answer["elapsed_ms"] == pytest.approx(30.0, abs=0.01)
+
+
+def test_cuda_core_compiles_and_launches(node: Node) -> None:
+    assert "H100" in node.script("core.py")
+
+
+def test_numba_compiles_and_launches(node: Node) -> None:
+    assert "H100" in node.script("numba_kernel.py")
+
+
+def test_every_call_can_be_logged(node: Node, tmp_path_factory: pytest.TempPathFactory) -> None:
+    log = tmp_path_factory.mktemp("log") / "calls"
+    node.script("bindings.py", TESSERA_SIM_LOG=str(log))
+    lines = log.read_text().splitlines()
+    assert lines[0].startswith("cu")
+    assert "cuMemAlloc_v2 2" in lines  # the refused one
+    assert "cuLaunchKernel 0" in lines
+
+
+def test_visible_devices_are_honoured(node: Node) -> None:
+    assert json.loads(node.script("bindings.py", CUDA_VISIBLE_DEVICES="1"))["name"] == "NVIDIA L40S"
