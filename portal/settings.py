@@ -38,6 +38,7 @@ if SECURE:
 # --- Parts ---------------------------------------------------------------------------------------------------------------
 CLUSTER_DRIVER = env.text("TESSERA_DRIVER", "local")
 AGENT_SOCKET = Path(env.text("TESSERA_AGENT_SOCKET") or STATE_DIR / "run" / "agent.sock")
+FIRST_ACCOUNT = env.integer("TESSERA_FIRST_ACCOUNT", 300_000)
 NOTEBOOK_ENVIRONMENTS = Path(env.text("TESSERA_ENVIRONMENTS") or STATE_DIR / "environments")
 BELL_DIR = STATE_DIR / "run" / "bells"
 GATEWAY_DIR = STATE_DIR / "gateway"  # belongs to nginx alone: its configuration, and the socket of the authoriser

@@ -21,7 +21,12 @@ def connect() -> Cluster:
     if driver == "local":
         from apps.cluster.drivers.local import LocalCluster
 
-        local: Cluster = LocalCluster(settings.STATE_DIR, settings.AGENT_SOCKET, settings.NOTEBOOK_ENVIRONMENTS)
+        local: Cluster = LocalCluster(
+            settings.STATE_DIR,
+            settings.AGENT_SOCKET,
+            settings.NOTEBOOK_ENVIRONMENTS,
+            first_account=settings.FIRST_ACCOUNT,
+        )
         return local
     if "." in driver:
         made: Cluster = import_string(driver)()

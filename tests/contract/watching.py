@@ -42,6 +42,13 @@ class Watcher:
 
         return await self._until(wanted, f"{uid} {state} {reason or ''}")
 
+    async def more(self, uid: str, than: int) -> None:
+        """Wait until more than so many observations of `uid` were seen."""
+        await self._until(lambda: self.count(uid) > than or None, f"more than {than} of {uid}")
+
+    def count(self, uid: str) -> int:
+        return sum(seen.uid == uid for seen in self.seen)
+
     async def _until(self, wanted: Callable[[], Any], what: str) -> Any:
         try:
             async with asyncio.timeout(BOUND), self._changed:

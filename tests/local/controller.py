@@ -6,15 +6,16 @@ import sys
 from pathlib import Path
 
 from apps.cluster.drivers.local import LocalCluster
+from apps.cluster.specs import RunSpec
 
 
-async def main(state: Path, spec_file: Path) -> None:
+async def main(state: Path, spec: RunSpec) -> None:
     cluster = LocalCluster(state, state / "agent.sock", state / "environments")
     await cluster.start()
     seen = cluster.observe()
-    await cluster.apply(pickle.loads(spec_file.read_bytes()))  # noqa: S301 - written by the test itself
+    await cluster.apply(spec)
     async for observation in seen:
         print(observation.state, flush=True)
 
 
-asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2])))
+asyncio.run(main(Path(sys.argv[1]), pickle.loads(Path(sys.argv[2]).read_bytes())))

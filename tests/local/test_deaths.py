@@ -12,6 +12,8 @@ from apps.cluster.drivers.local import LocalCluster
 from apps.cluster.drivers.local.liveness import holder
 from apps.cluster.drivers.local.records import Store
 from apps.cluster.specs import RunState
+from apps.core.errors import Unavailable
+from apps.core.share import GIB, GpuShare
 from tests.contract.local_site import PROJECT, LocalSite
 from tests.contract.watching import BOUND, Watcher, facts, watching
 from tests.local.conftest import left_of
@@ -58,24 +60,15 @@ async def test_the_runner_dies_and_its_run_does_not(place: LocalSite, cluster: L
     lock = place.state / "runs" / "a" / "lock"
     runner = holder(lock)
     assert runner is not None
+    sights = watch.count("a")
     os.kill(runner, signal.SIGKILL)
-    await another_holder(lock, runner)
+    await watch.more("a", than=sights)
+    assert holder(lock) not in (None, runner)
     assert (await facts(cluster, "a"))["pid"] == before["pid"]
     assert (await cluster.get("a")).state is RunState.READY
     await cluster.delete("a", grace_seconds=1)
     await watch.until("a", RunState.EXITED)
     assert left_of("a") == set()
-
-
-async def another_holder(lock: object, than: int) -> int:
-    from pathlib import Path
-
-    assert isinstance(lock, Path)
-    async with asyncio.timeout(BOUND):
-        while (found := holder(lock)) in (None, than):
-            await asyncio.sleep(0.01)  # the driver announces nothing here, since nothing about the run has changed
-    assert found is not None
-    return found
 
 
 async def test_runner_and_controller_die_and_the_next_one_takes_the_run_over(place: LocalSite) -> None:
@@ -111,10 +104,18 @@ async def everything_killed(place: LocalSite) -> None:
     runner = holder(place.state / "runs" / "a" / "lock")
     assert runner is not None
     for pid in (runner, *left_of("a")):
-        os.kill(pid, signal.SIGKILL)
-    async with asyncio.timeout(BOUND):
-        while left_of("a"):
-            await asyncio.sleep(0.01)  # strangers to this process: the kernel tells only their parents
+        await killed(pid)
+    assert left_of("a") == set()
+
+
+async def killed(pid: int) -> None:
+    """Waits for its end, although it is no child of ours."""
+    descriptor, ended = os.pidfd_open(pid), asyncio.Event()
+    asyncio.get_running_loop().add_reader(descriptor, ended.set)
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.wait_for(ended.wait(), BOUND)
+    asyncio.get_running_loop().remove_reader(descriptor)
+    os.close(descriptor)
 
 
 async def test_what_died_with_its_runner_is_lost_and_says_so(place: LocalSite) -> None:
@@ -147,9 +148,6 @@ async def test_after_a_restart_of_the_machine_that_is_the_reason(place: LocalSit
 
 
 async def test_the_agent_dies_and_runs_go_on_while_figures_are_unknown(place: LocalSite) -> None:
-    from apps.core.errors import Unavailable
-    from apps.core.share import GIB, GpuShare
-
     share = GpuShare(1, 8 * GIB, 300, 300)
     cluster = place.cluster()
     await cluster.start()

@@ -34,12 +34,9 @@ _KEPT = timedelta(days=7)  # of a run that has ended, for its log
 class LocalCluster:
     """`apps.cluster.protocol.Cluster` on one machine. `first_account`: number of the first account given out, where we are root."""
 
-    def __init__(
-        self, state_dir: Path, agent_socket: Path, environments: Path, *, first_account: int | None = None
-    ) -> None:
+    def __init__(self, state_dir: Path, agent_socket: Path, environments: Path, *, first_account: int = FIRST) -> None:
         folders = Folders(Path(state_dir))
         agent = Agent(Path(agent_socket))
-        first = first_account or int(os.environ.get("TESSERA_FIRST_ACCOUNT") or FIRST)
         self._feed = Feed()
         self._runs: dict[str, Run] = {}
         self._lock: int | None = None
@@ -49,7 +46,7 @@ class LocalCluster:
         self._site = Site(
             store=Store(folders.runs),
             folders=folders,
-            accounts=Accounts(folders.state, first),
+            accounts=Accounts(folders.state, first_account),
             environments=Path(environments),
             agent=agent,
             link=Link(agent, os.uname().nodename, self._on_cards),

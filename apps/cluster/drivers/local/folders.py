@@ -11,9 +11,9 @@ from apps.cluster.drivers.local.accounts import Identity
 from apps.cluster.specs import Volume
 from apps.core.errors import InvalidInput
 
-# An account may walk through these; what it meets there has its own doors. `sim` holds a simulated node, which is open to
-# everybody, as the device files of a real driver are.
-_OPEN = ("homes", "scratch", "environments", "claims", "sim")
+# Other accounts may walk through these, but not list them; what they meet there has its own doors. `sim` holds a simulated
+# node, open to everybody as the device files of a real driver are, `run` the folder of the gateway's own account.
+_OPEN = ("homes", "scratch", "environments", "claims", "sim", "run")
 _LONGEST = 200  # bytes of a file name that all file systems take, with room for a prefix
 
 
@@ -43,16 +43,17 @@ class Folders:
     def prepare(self) -> None:
         """Make the driver's folders. As root also: only what accounts must reach stays open to them."""
         self.state.mkdir(parents=True, exist_ok=True)
-        for folder, mode in ((self.runs, 0o700), (self._homes, 0o711), (self._scratch, 0o711)):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(mode)
+        for folder in (self.runs, self._homes, self._scratch):
+            folder.mkdir(mode=0o700, exist_ok=True)
         if os.geteuid() == 0:
             self.state.chmod(0o711)
             self._close_the_rest()
 
     def _close_the_rest(self) -> None:
         for entry in self.state.iterdir():
-            if not entry.is_symlink() and entry.name not in _OPEN:
+            if entry.is_dir() and entry.name in _OPEN:
+                entry.chmod(0o711)
+            elif not entry.is_symlink():
                 entry.chmod(entry.stat().st_mode & 0o700)
 
     def volume(self, name: str) -> Path:

@@ -71,7 +71,7 @@ async def inventory(site: Site, ram: int) -> Inventory:
     answer = await site.agent.cards()
     cards = with_promises(cards_of(answer, site.node), site.store.all())
     notes = list(answer.get("notes", ()))
-    if not groups.limiting(groups.bases(key(site.folders.state))):
+    if not groups.limiting(groups.bases(key(site.folders.state), make=False)):
         notes.append("no_cgroup_limits")
     return Inventory(
         driver="local",

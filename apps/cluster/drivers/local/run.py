@@ -229,6 +229,7 @@ class Run:
                 await started.started()
         if record.grace is not None:
             self._send_stop()
+        self._site.tell(record)  # nothing about the run has changed, but whoever watches may want to look
 
     def _send_stop(self) -> None:
         if self._runner is not None:

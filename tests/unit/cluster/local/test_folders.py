@@ -85,12 +85,13 @@ def test_as_root_what_accounts_need_not_reach_is_closed(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     (tmp_path / "tessera.sqlite3").touch(mode=0o644)
     (tmp_path / "logs").mkdir(mode=0o755)
-    (tmp_path / "environments").mkdir(mode=0o755)
+    for name in ("environments", "claims", "run"):
+        (tmp_path / name).mkdir(mode=0o755)
     Folders(tmp_path).prepare()
     modes = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
     assert modes["tessera.sqlite3"] == modes["logs"] == modes["runs"] == 0
-    assert modes["environments"] == 0o055
-    assert modes["homes"] == modes["scratch"] == 0o011
+    for name in ("homes", "scratch", "environments", "claims", "run"):
+        assert modes[name] == 0o011
     assert tmp_path.stat().st_mode & 0o777 == 0o711
 
 

@@ -38,8 +38,11 @@ def own_path(controller: str, table: str = "/proc/self/cgroup") -> str:
     return "/"
 
 
-def bases(key: str) -> list[str]:
-    """Folders below which runs get theirs, made now; empty where nothing is permitted. `key` tells portals of one machine apart."""
+def bases(key: str, *, make: bool = True) -> list[str]:
+    """Folders below which runs get theirs, made now unless said otherwise; none where nothing is permitted.
+
+    `key` tells portals of one machine apart.
+    """
     found = trees()
     wanted = [found[name] + own_path(name) for name in _V1 if name in found]
     if "v2" in found:
@@ -48,12 +51,12 @@ def bases(key: str) -> list[str]:
     made = []
     for parent in wanted:
         base = os.path.join(parent, f"tessera-{key}")
-        try:
-            os.makedirs(base, exist_ok=True)
-        except OSError:
-            continue
-        _delegate(parent, base)
-        made.append(base)
+        if make:
+            with suppress(OSError):
+                os.makedirs(base, exist_ok=True)
+                _delegate(parent, base)
+        if os.path.isdir(base):
+            made.append(base)
     return made
 
 
