@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.agent.conftest import BOUND, GIB, Site, start_agent
+from tests.agent.conftest import ACCOUNT, BOUND, GIB, Site, start_agent
 
 MS = 1_000_000  # ns
 
@@ -45,6 +45,28 @@ async def test_a_repeated_claim_after_a_crash_is_the_same_claim(site: Site) -> N
         **{key: (await again.ask("GET", "/claims/a"))[key] for key in ("uid", "gid")},
     }
     assert await again.ask("PUT", "/claims/a", body) == claim
+
+
+async def test_kill_9_while_claims_are_being_made_leaves_each_whole_or_absent(site: Site) -> None:
+    agent = await site.agent()
+    card = (await agent.card("H100"))["uuid"]
+    part = {"uuid": card, "memory": GIB, "compute": 20, "ceiling": 20}
+    body = {"devices": [part], "uid": ACCOUNT, "gid": ACCOUNT}
+    asked = [asyncio.create_task(agent.ask("PUT", f"/claims/c{number}", body, expect=201)) for number in range(40)]
+    await asyncio.wait(asked, timeout=BOUND, return_when=asyncio.FIRST_COMPLETED)
+    await agent.kill()
+    answered = [answer for answer in await asyncio.gather(*asked, return_exceptions=True) if isinstance(answer, dict)]
+    assert answered
+
+    again = await site.agent()
+    found = {claim["name"] for claim in (await again.ask("GET", "/claims"))["claims"]}
+    assert {answer["name"] for answer in answered} <= found
+    assert {path.name for path in (again.state / "claims").iterdir()} == found
+    for number in range(40):
+        name = f"c{number}"
+        await again.ask("PUT", f"/claims/{name}", body, expect=200 if name in found else 201)
+    program = await site.program(answered[0])
+    assert not (await program.tell(f"alloc {GIB}"))["ok"], "its context takes part of the GiB"
 
 
 async def refusal_of(*options: str | Path) -> str:
