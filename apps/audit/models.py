@@ -7,6 +7,14 @@ from django.db import models
 from apps.core import clock, ids
 
 
+class AppendOnly(models.QuerySet["Event"]):
+    def update(self, **_kwargs: Any) -> int:
+        raise TypeError("audit events are never changed")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError("audit events are never deleted")
+
+
 class Event(models.Model):
     id = models.UUIDField(primary_key=True, default=ids.new_id, editable=False)
     at = models.DateTimeField(default=clock.now, db_index=True)
@@ -23,6 +31,8 @@ class Event(models.Model):
     reason = models.CharField(max_length=500, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
     ip = models.GenericIPAddressField(null=True, blank=True)
+
+    objects = AppendOnly.as_manager()
 
     class Meta:
         ordering: ClassVar = ["-at", "-id"]

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db.models import Model, QuerySet
 
 from apps.audit.models import Event
+from apps.audit.services import target_id
 
 
 def events(*, tenant_ids: Iterable[UUID] | None = None, target: Model | None = None) -> QuerySet[Event]:
@@ -14,5 +15,5 @@ def events(*, tenant_ids: Iterable[UUID] | None = None, target: Model | None = N
     if tenant_ids is not None:
         found = found.filter(tenant_id__in=[str(tenant_id) for tenant_id in tenant_ids])
     if target is not None:
-        found = found.filter(target_type=target._meta.model_name, target_id=str(target.pk))
+        found = found.filter(target_type=target._meta.model_name, target_id=target_id(target))
     return found

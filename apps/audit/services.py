@@ -10,6 +10,11 @@ from apps.audit.context import Actor
 from apps.audit.models import Event
 
 
+def target_id(target: Model) -> str:
+    """Its `id`: the key of a token is the hash of its secret, which belongs nowhere else."""
+    return str(getattr(target, "id", target.pk))
+
+
 def record(
     *,
     actor: Actor,
@@ -28,7 +33,7 @@ def record(
         tenant_id=str(tenant or ""),
         verb=verb,
         target_type=target._meta.model_name or "",
-        target_id=str(target.pk),
+        target_id=target_id(target),
         target_label=str(target)[:200],
         before=dict(before or {}),
         after=dict(after or {}),

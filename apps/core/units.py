@@ -1,8 +1,9 @@
 """Quantities for people: bytes as MiB or GiB, per mille as per cent, thousandths of a core as cores. And what the quota counts."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
@@ -22,6 +23,9 @@ _FACTORS = {
     "t": 1024 * GIB,
 }
 
+_MEMORY = re.compile(r"(?P<number>\d{1,15}(\.\d{1,6})?)\s*(?P<unit>[a-z]*)", re.ASCII)
+_PERCENT = re.compile(r"(?P<number>\d{1,9}(\.\d{1,6})?)\s*%?", re.ASCII)
+
 
 def _short(value: Decimal, places: int = 1) -> str:
     return f"{value:.{places}f}".rstrip("0").rstrip(".") if places else f"{value:.0f}"
@@ -38,15 +42,10 @@ def format_bytes(value: int) -> str:
 
 def parse_bytes(text: str) -> int:
     """Bytes of `8 GiB`, `8g`, `512MiB`, `1024`. Raises ValueError with a sentence."""
-    cleaned = text.strip().lower().replace(" ", "")
-    number = cleaned.rstrip("abcdefghijklmnopqrstuvwxyz")
-    try:
-        amount = Decimal(number) * _FACTORS[cleaned[len(number) :]]
-    except (InvalidOperation, KeyError):
-        raise ValueError(f"“{text}” is no amount of memory; write it like 8 GiB or 512 MiB") from None
-    if not amount.is_finite() or amount < 0:
+    found = _MEMORY.fullmatch(text.strip().lower())
+    if found is None or found["unit"] not in _FACTORS:
         raise ValueError(f"“{text}” is no amount of memory; write it like 8 GiB or 512 MiB")
-    return int(amount)
+    return int(Decimal(found["number"]) * _FACTORS[found["unit"]])
 
 
 def format_permille(value: int) -> str:
@@ -56,12 +55,10 @@ def format_permille(value: int) -> str:
 
 def parse_percent(text: str) -> int:
     """Per mille of `30`, `30 %`, `12.5%`. Raises ValueError with a sentence."""
-    try:
-        permille = Decimal(text.strip().removesuffix("%").strip()) * 10
-    except InvalidOperation:
-        raise ValueError(f"“{text}” is no percentage; write it like 30 or 12.5 %") from None
-    if not permille.is_finite() or permille != permille.to_integral_value() or permille < 0:
-        raise ValueError(f"“{text}” is no percentage in steps of 0.1 %")
+    found = _PERCENT.fullmatch(text.strip())
+    permille = Decimal(found["number"]) * 10 if found else Decimal(0)
+    if found is None or permille != permille.to_integral_value():
+        raise ValueError(f"“{text}” is no percentage in steps of 0.1 %; write it like 30 or 12.5 %")
     return int(permille)
 
 

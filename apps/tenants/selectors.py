@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from apps.audit.context import Actor
@@ -22,19 +22,21 @@ def _granted(actor: Actor, at_least: Role) -> set[UUID]:
     return set(mine.order_by().values_list("tenant_id", flat=True))
 
 
-def _restricted(actor: Actor, found: QuerySet[Tenant], tree: Tree) -> QuerySet[Tenant]:
-    return found if actor.tenant_id is None else found.filter(id__in=tree.subtree([actor.tenant_id]))
+def _everywhere(actor: Actor, at_least: Role) -> bool:
+    role = _platform_role(actor)
+    return role is not None and RANK[role] >= RANK[at_least]
+
+
+def _ids_where(actor: Actor, at_least: Role, tree: Tree) -> set[UUID]:
+    ids = set(tree.parents) if _everywhere(actor, at_least) else tree.subtree(_granted(actor, at_least))
+    return ids if actor.tenant_id is None else ids & tree.subtree([actor.tenant_id])
 
 
 def tenants_where(actor: Actor, *, at_least: Role) -> QuerySet[Tenant]:
     """Tenants and departments in which the actor has the role: by membership there or above, or for the platform."""
-    if actor.is_operator or (actor.sees_everything and at_least == Role.VIEWER):
+    if _everywhere(actor, at_least) and actor.tenant_id is None:
         return Tenant.objects.all()
-    tree = Tree.load()
-    everywhere = _platform_role(actor)
-    if everywhere is not None and RANK[everywhere] >= RANK[at_least]:
-        return _restricted(actor, Tenant.objects.all(), tree)
-    return _restricted(actor, Tenant.objects.filter(id__in=tree.subtree(_granted(actor, at_least))), tree)
+    return Tenant.objects.filter(id__in=_ids_where(actor, at_least, Tree.load()))
 
 
 def _platform_role(actor: Actor) -> Role | None:
@@ -53,8 +55,8 @@ def visible_to(actor: Actor) -> QuerySet[Tenant]:
     if actor.sees_everything:
         return Tenant.objects.all()
     tree = Tree.load()
-    mine = set(tenants_where(actor, at_least=Role.VIEWER).order_by().values_list("id", flat=True))
-    return Tenant.objects.filter(Q(id__in=mine) | Q(id__in=tree.ancestors(mine)))
+    mine = _ids_where(actor, Role.VIEWER, tree)
+    return Tenant.objects.filter(id__in=mine | tree.ancestors(mine))
 
 
 def get(actor: Actor, tenant_id: UUID) -> Tenant:
@@ -81,12 +83,12 @@ def role_in(actor: Actor, tenant: Tenant) -> Role | None:
 
 
 def runs_in(actor: Actor) -> QuerySet[Tenant]:
-    """Tenants (no departments) in which the actor may start something of its own."""
-    if actor.user is None:
-        return Tenant.objects.none()
+    """Tenants (no departments) of which the actor is a member: where it may start something of its own."""
     tree = Tree.load()
     mine = tree.subtree(_granted(actor, Role.MEMBER))
-    return _restricted(actor, Tenant.objects.filter(id__in=mine, kind=TenantKind.TENANT), tree)
+    if actor.tenant_id is not None:
+        mine &= tree.subtree([actor.tenant_id])
+    return Tenant.objects.filter(id__in=mine, kind=TenantKind.TENANT)
 
 
 def members_of(tenant: Tenant) -> QuerySet[Membership]:
