@@ -153,6 +153,15 @@ static int do_total(char **words) {
     return -1;
 }
 
+/* todevice I BYTES | tohost I BYTES */
+static char host[1 << 20];
+static int do_todevice(char **words) {
+    return (int)cuMemcpyHtoD(pointers[index_of(words[1])], host, number(words[2]));
+}
+static int do_tohost(char **words) {
+    return (int)cuMemcpyDtoH(host, pointers[index_of(words[1])], number(words[2]));
+}
+
 /* fork BYTES: a child that makes its own context is not possible in CUDA; it tells what it can still do and exits */
 static int do_fork(char **words) {
     pid_t child = fork();
@@ -193,7 +202,7 @@ static const struct command {
     {"freeptr", do_freeptr}, {"async", do_async}, {"freeasync", do_freeasync}, {"sync", do_sync}, {"keep", do_keep},
     {"trim", do_trim}, {"poolalloc", do_poolalloc}, {"pooldestroy", do_pooldestroy}, {"array", do_array},
     {"freearray", do_freearray}, {"vmm", do_vmm}, {"vmmrelease", do_vmmrelease}, {"vmmmap", do_vmmmap},
-    {"vmmunmap", do_vmmunmap}, {"info", do_info}, {"total", do_total}, {"fork", do_fork}, {"closefds", do_closefds}, {"pid", do_pid},
+    {"vmmunmap", do_vmmunmap}, {"todevice", do_todevice}, {"tohost", do_tohost}, {"info", do_info}, {"total", do_total}, {"fork", do_fork}, {"closefds", do_closefds}, {"pid", do_pid},
 };
 
 static void obey(char *line) {
