@@ -6,6 +6,7 @@ from typing import Any
 
 import aiohttp
 from asgiref.sync import sync_to_async
+from django.conf import settings
 
 from apps.audit.models import Event
 from apps.core import clock
@@ -97,7 +98,7 @@ async def test_without_a_pass_a_person_is_sent_to_the_portal_and_a_program_is_to
     async with browser.get(url, headers=PAGE, allow_redirects=False) as answer:
         assert answer.status == 303
         assert (
-            answer.headers["Location"] == f"http://localhost:8000/open/{scene.mine.slug}/?next=%2Flab%2Ftree%2Fa%2520b"
+            answer.headers["Location"] == f"{settings.PORTAL_URL}/open/{scene.mine.slug}/?next=%2Flab%2Ftree%2Fa%2520b"
         )
     async with browser.get(url) as answer:
         assert answer.status == 401
