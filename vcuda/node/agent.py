@@ -59,37 +59,52 @@ async def run(state: Path, address: Path, sim_node: Path | None, libraries: Path
     driver = open_driver(sim_node, libraries)
     node = Node(root=claims, cards=driver.nvml.cards(), libraries=driver.libraries, simulated=driver.simulated)
     node.adopt()
-    feed, stopping = SampleFeed(), asyncio.Event()
-    failed = False
+    try:
+        return await Agent(node, driver).serve(address)
+    finally:
+        node.close()
+        driver.nvml.close()
+        os.close(lock)
 
-    async def take_in(looks: Mapping[str, Look], gauges: Mapping[str, Gauges] | None, now_ns: int) -> None:
-        node.tick(looks, now_ns)
+
+class Agent:
+    """Node, heartbeat and HTTP together, from the first tick to a clean end."""
+
+    def __init__(self, node: Node, driver: Driver) -> None:
+        self._node = node
+        self._driver = driver
+        self._feed = SampleFeed()
+        self._stopping = asyncio.Event()
+        self._failed = False
+
+    async def serve(self, address: Path) -> int:
+        """The socket appears when the agent can answer, and is gone when it no longer does."""
+        ticker = Ticker(self._node, self._driver.nvml, self._driver.clock, self._take_in, self._fail)
+        await ticker.first()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        api = Api(self._node, self._driver.clock, self._feed)
+        runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=2)
+        await runner.setup()
+        await web.SockSite(runner, listen(address)).start()
+        ticker.start()
+        log.info("Ready at %s with %d cards and %d claims.", address, len(self._node.cards), len(self._node.claims))
+        await self._stopping.wait()
+        _unlink(address)
+        await ticker.stop()
+        await self._feed.close()
+        await runner.cleanup()
+        log.info("Stopped; claims and programs stay.")
+        return 1 if self._failed else 0
+
+    async def _take_in(self, looks: Mapping[str, Look], gauges: Mapping[str, Gauges] | None, now_ns: int) -> None:
+        self._node.tick(looks, now_ns)
         if gauges is not None:
-            await feed.publish(node.second(gauges, now_ns, driver.clock.wall(now_ns)))
+            await self._feed.publish(self._node.second(gauges, now_ns, self._driver.clock.wall(now_ns)))
 
-    def on_failure() -> None:
-        nonlocal failed
-        failed = True
-        stopping.set()
-
-    ticker = Ticker(node, driver.nvml, driver.clock, take_in, on_failure)
-    await ticker.first()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    runner = web.AppRunner(Api(node, driver.clock, feed).application(), access_log=None, shutdown_timeout=2)
-    await runner.setup()
-    await web.SockSite(runner, listen(address)).start()
-    ticker.start()
-    log.info("Ready at %s with %d cards and %d claims.", address, len(node.cards), len(node.claims))
-    await stopping.wait()
-    await ticker.stop()
-    await feed.close()
-    await runner.cleanup()
-    node.close()
-    driver.nvml.close()
-    _let_go(address, lock)
-    log.info("Stopped; claims and programs stay.")
-    return 1 if failed else 0
+    def _fail(self) -> None:
+        self._failed = True
+        self._stopping.set()
 
 
 def open_driver(sim_node: Path | None, libraries: Path) -> Driver:
@@ -162,9 +177,8 @@ def listen(address: Path) -> socket.socket:
     return listener
 
 
-def _let_go(address: Path, lock: int) -> None:
+def _unlink(address: Path) -> None:
     address.unlink(missing_ok=True)
-    os.close(lock)
 
 
 def _make_state(state: Path) -> Path:

@@ -24,6 +24,11 @@ _ARCHITECTURES = {
     2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing",
     7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
 }  # fmt: skip
+_SILENT = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+}
 _CORES_64 = {(6, 0), (7, 0), (7, 2), (7, 5), (8, 0)}  # compute capabilities with 64 cores to a multiprocessor, not 128
 
 
@@ -55,14 +60,15 @@ class NvidiaMl:
     def look(self, uuid: str, *, since_us: int) -> Look:
         handle = self._handles[uuid]
         try:
-            utilisation = pynvml.nvmlDeviceGetUtilizationRates(handle)
-            listed = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+            rates = _told(pynvml.nvmlDeviceGetUtilizationRates, handle)
+            listed = _told(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+            busy = _busy(handle, since_us)
         except pynvml.NVMLError as error:
             return Look(fault=_fault(error))
         return Look(
-            percent=int(utilisation.gpu),
-            processes=[Process(int(found.pid), _bytes(found.usedGpuMemory)) for found in listed],
-            busy=_busy(handle, since_us),
+            percent=None if rates is None else int(rates.gpu),
+            processes=None if listed is None else [_process(found) for found in listed],
+            busy=busy,
         )
 
     def gauges(self, uuid: str) -> Gauges:
@@ -143,11 +149,15 @@ def _memory(handle: Any) -> Any:
 
 
 def _busy(handle: Any, since_us: int) -> list[Busy] | None:
-    """NOT_FOUND is the driver's word for "no window in which anybody was busy"."""
+    """NOT_FOUND, or an empty success, is the driver's word for "no window in which anybody was busy"."""
     try:
-        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        samples = _told(pynvml.nvmlDeviceGetProcessUtilization, handle, since_us)
     except pynvml.NVMLError as error:
-        return [] if error.value == pynvml.NVML_ERROR_NOT_FOUND else None
+        if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_SUCCESS):
+            return []
+        raise
+    if samples is None:
+        return None
     return [Busy(int(sample.pid), int(sample.smUtil), int(sample.timeStamp)) for sample in samples]
 
 
@@ -177,12 +187,22 @@ def _multiprocessors(handle: Any, capability: Any) -> int | None:
     return int(cores) // (64 if tuple(capability) in _CORES_64 else 128)
 
 
-def _bytes(value: Any) -> int | None:
-    return None if value is None else int(value)
+def _process(found: Any) -> Process:
+    return Process(int(found.pid), None if found.usedGpuMemory is None else int(found.usedGpuMemory))
 
 
 def _fault(error: Any) -> str:
     return "gpu_lost" if error.value == pynvml.NVML_ERROR_GPU_IS_LOST else f"nvml_error_{error.value}"
+
+
+def _told(question: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer; None where this card or account is told nothing (MIG, guests). Raises NVMLError for a card in trouble."""
+    try:
+        return question(*arguments)
+    except pynvml.NVMLError as error:
+        if error.value in _SILENT:
+            return None
+        raise
 
 
 def _ask(question: Callable[..., Any], *arguments: Any) -> Any:

@@ -119,9 +119,10 @@ def closed_parent(root: Path, uid: int) -> Path | None:
 
 def check_account(root: Path, claim: Claim) -> None:
     """Refuse a claim for an account that we cannot give files to, or that could not reach them."""
-    if os.geteuid() != 0 and claim.uid != os.geteuid():
+    if os.geteuid() != 0 and (claim.uid, claim.gid) != (os.geteuid(), os.getegid()):
         raise Unavailable(
-            f"This agent runs under account {os.geteuid()} and cannot give files to account {claim.uid}.",
+            f"This agent runs under account {os.geteuid()}:{os.getegid()} and cannot give files to "
+            f"{claim.uid}:{claim.gid}.",
             code="not_root",
             hint="Start the agent as root, or run all programs under the agent's account.",
         )
