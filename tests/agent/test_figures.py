@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.agent.conftest import BOUND, GIB, Agent, Site
+from tests.agent.conftest import BOUND, GIB, Agent, Site, sim_tool
 
 MS = 1_000_000  # ns
 MIB = 1024**2
+NOT_SUPPORTED = "3"  # NVML_ERROR_NOT_SUPPORTED
 
 
 async def subject(agent: Agent, claim: str) -> str:
@@ -109,3 +110,18 @@ async def test_two_readers_get_the_same_seconds(site: Site) -> None:
         one, two = await asyncio.gather(read(3), read(3))
     assert one == two
     assert len(set(one)) == 3
+
+
+async def test_where_the_driver_has_no_figure_per_process_the_charged_time_is_shown(site: Site) -> None:
+    agent = await site.agent()
+    claim = await site.claim(agent, "a", compute=300, ceiling=300)
+    sim_tool("fault", site.sim_node, "fail", "nvmlDeviceGetProcessUtilization", NOT_SUPPORTED, "--times", "1000000")
+    program = await site.program(claim)
+    await program.start(f"busy {5 * MS}")
+    found = await agent.samples_until(await subject(agent, "a"), lambda s: (s["compute_used"] or 0) > 100)
+    assert found["compute_used"] <= 1000
+    (device,) = (await agent.ask("GET", "/claims/a"))["devices"]
+    assert device["multiplier"] == 1.0, "nothing was measured, so nothing is corrected"
+    assert (await agent.card("H100"))["healthy"], "a driver that tells less is not a broken card"
+    metrics = await agent.ask("GET", "/metrics")
+    assert 'tessera_claim_compute_charged_seconds_total{card="' in metrics
