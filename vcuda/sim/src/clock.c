@@ -51,7 +51,7 @@ static void pass_turn(struct sim_node *node) {
   if (thread->wake_ns > clock->now_ns) __atomic_store_n(&clock->now_ns, thread->wake_ns, __ATOMIC_RELEASE);
   thread->state = SIM_THREAD_RUNNING;
   clock->turn = next;
-  clock->turn_since_real_ns = sim_monotonic_ns();
+  clock->turn_since_real_ns = sim_coarse_ns();
   if (next == self) return;
   __atomic_add_fetch(&thread->wake, 1, __ATOMIC_RELEASE); /* partner: sim_futex_wait in await_turn */
   sim_futex_wake(&thread->wake, 1);
@@ -85,7 +85,7 @@ void sim_clock_notify(struct sim_handle *handle, uint32_t proc) {
 
 static void take_back_turn(struct sim_handle *handle) {
   struct sim_node *node = handle->node;
-  uint64_t held = sim_monotonic_ns() - node->clock.turn_since_real_ns;
+  uint64_t held = sim_coarse_ns() - node->clock.turn_since_real_ns;
   uint32_t holder = node->clock.turn;
 
   sim_reclaim(handle);
@@ -222,7 +222,14 @@ void sim_wait_locked(struct sim_handle *handle, sim_ready_fn ready, sim_earliest
   bool virtual_time = handle->node->options.virtual_time != 0;
   uint64_t looked = 0;
 
-  if (virtual_time && sim_thread_register(handle) < 0) virtual_time = false;
+  if (virtual_time && self == SIM_NONE) {
+    /* A thread that has nothing to wait for need not take part: many only set up what others use. */
+    sim_lock(handle);
+    sim_advance_all(handle);
+    if (ready(handle, what)) return;
+    sim_unlock(handle);
+    if (sim_thread_register(handle) < 0) virtual_time = false;
+  }
   sim_lock(handle);
   if (virtual_time) want_turn(handle);
   for (;;) {

@@ -12,11 +12,14 @@
 
 #define NS_PER_S 1000000000ull
 
-uint64_t sim_monotonic_ns(void) {
+static uint64_t read_clock(clockid_t clock) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
+
+uint64_t sim_monotonic_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+uint64_t sim_coarse_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
 
 /* The default timer slack of 50 us would make every short kernel look 50 us longer than it is, where hardware answers a
  * synchronisation within a few. The thread's own setting is put back. */

@@ -8,6 +8,7 @@
 struct sim_card;
 
 uint64_t sim_monotonic_ns(void);
+uint64_t sim_coarse_ns(void); /* the same clock, a few ms old, for almost nothing */
 
 /* Waits until *word differs from seen, a wake-up, or the absolute monotonic time; NEVER waits one second at most. */
 void sim_futex_wait(uint32_t *word, uint32_t seen, uint64_t until_monotonic_ns);

@@ -5,11 +5,7 @@
 #include <unistd.h>
 
 #include "check.h"
-
-int tesseraSimNow(uint64_t *ns);
-int tesseraSimSleepUntil(uint64_t ns);
-int tesseraSimRegisterThread(void);
-int tesseraSimUnregisterThread(void);
+#include "tessera_sim.h"
 
 static uint64_t now(void) {
   uint64_t ns;

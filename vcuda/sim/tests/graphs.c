@@ -2,8 +2,7 @@
 #include <string.h>
 
 #include "check.h"
-
-int tesseraSimNow(uint64_t *ns);
+#include "tessera_sim.h"
 
 static CUfunction kernel;
 static CUcontext ctx;

@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include "check.h"
-
-int tesseraSimNow(uint64_t *ns);
-int tesseraSimSleepUntil(uint64_t ns);
+#include "tessera_sim.h"
 
 static nvmlDevice_t device;
 

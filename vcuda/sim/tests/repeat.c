@@ -6,10 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-
-int tesseraSimNow(uint64_t *ns);
-int tesseraSimRegisterThread(void);
-int tesseraSimUnregisterThread(void);
+#include "tessera_sim.h"
 
 enum { PROCESSES = 3, STEPS = 200 };
 

@@ -3,10 +3,7 @@
 
 #include "check.h"
 #include "nvml.h"
-
-int tesseraSimNow(uint64_t *ns);
-int tesseraSimRegisterThread(void);
-int tesseraSimUnregisterThread(void);
+#include "tessera_sim.h"
 
 static struct gate done, leave;
 

@@ -2,8 +2,7 @@
 #include <math.h>
 
 #include "check.h"
-
-int tesseraSimNow(uint64_t *ns);
+#include "tessera_sim.h"
 
 static CUfunction kernel;
 

@@ -10,6 +10,7 @@
 
 #include "../cards.h"
 #include "impl.h"
+#include "tessera_sim.h"
 
 struct driver driver = {.node = {.fd = -1, .proc = SIM_NONE}, .lock = PTHREAD_MUTEX_INITIALIZER, .log = -1};
 _Thread_local bool per_thread_default;

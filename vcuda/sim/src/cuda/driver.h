@@ -138,6 +138,4 @@ CUresult wait_context(struct CUctx_st *ctx);
 void memory_end(struct CUctx_st *ctx);
 void modules_end(struct CUctx_st *ctx);
 
-void context_unbind(struct CUctx_st *ctx);
-
 #endif

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from vcuda.sim.tests.python.harness import Node
+from vcuda.sim.tests.python.harness import BUILD, Node
 
 
 @pytest.mark.parametrize(("driver", "number"), [("12.4", 12040), ("12.9", 12090), ("13.0", 13000)])
@@ -41,3 +42,11 @@ def test_every_call_can_be_logged(node: Node, tmp_path_factory: pytest.TempPathF
 
 def test_visible_devices_are_honoured(node: Node) -> None:
     assert json.loads(node.script("bindings.py", CUDA_VISIBLE_DEVICES="1"))["name"] == "NVIDIA L40S"
+
+
+def test_a_node_beside_the_library_needs_no_environment(node: Node, tmp_path: Path) -> None:
+    """As in the folder of a claim: links to the driver, and the node under its fixed name."""
+    (tmp_path / "libcuda.so.1").symlink_to(BUILD / "libcuda.so.1")
+    (tmp_path / "tessera-sim.node").symlink_to(node.path)
+    answer = json.loads(node.script("bindings.py", TESSERA_SIM_NODE="", LD_LIBRARY_PATH=str(tmp_path)))
+    assert answer["name"] == "NVIDIA H100 80GB HBM3"
