@@ -77,7 +77,7 @@ async def test_more_ram_than_asked_for_ends_the_run_where_the_machine_permits_li
     little = Resources(gpu=None, cpu_milli=1000, ram=128 * MIB)
     await cluster.apply(place.spec("a", "eat", str(256 * MIB), resources=little))
     ended = await watch.until("a", RunState.EXITED)
-    limited = groups.limiting(groups.bases(reading.key(place.state)))
+    limited = groups.limiting(groups.bases(reading.key(place.state), make=False))
     assert ended.reason == ("out_of_memory_host" if limited else "exited")
     assert ("full" in (await cluster.logs("a")).text) == (not limited)
 
