@@ -9,13 +9,13 @@
 
 #define FIXED_PLACE "/run/tessera/claim"
 
+struct region *claim_ready;
 static struct region region;
-static bool usable;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void after_fork_in_child(void) {
-    if (usable)
-        ledger_after_fork(&region);
+    if (claim_ready)
+        ledger_after_fork(claim_ready);
     claim_forget_in_child();
 }
 
@@ -32,13 +32,14 @@ static void open_claim(void) {
     int err = beside_path(folder, sizeof folder, "claim") ? open_at(folder) : -ENOENT;
     if (err == -ENOENT)
         err = open_at(FIXED_PLACE);
-    usable = err == 0;
     pthread_atfork(NULL, NULL, after_fork_in_child);
+    if (err == 0)
+        __atomic_store_n(&claim_ready, &region, __ATOMIC_RELEASE); /* pairs with the load in claim_region */
 }
 
-struct region *claim_region(void) {
+struct region *claim_open(void) {
     pthread_once(&once, open_claim);
-    return usable ? &region : NULL;
+    return __atomic_load_n(&claim_ready, __ATOMIC_ACQUIRE);
 }
 
 void claim_count_refusal(void) {

@@ -4,8 +4,15 @@
 
 #include "region.h"
 
+/* Opens the claim at the first call. */
+struct region *claim_open(void);
+extern struct region *claim_ready; /* set once, by claim_open */
+
 /* The claim's files; NULL when there are none that can be used: then everything is refused. */
-struct region *claim_region(void);
+static inline struct region *claim_region(void) {
+    struct region *ready = __atomic_load_n(&claim_ready, __ATOMIC_ACQUIRE); /* pairs with the store in claim.c */
+    return ready ? ready : claim_open();
+}
 
 /* In the child of every fork: forget what belongs to the parent. Each of the two libraries defines what that is. */
 void claim_forget_in_child(void);

@@ -10,6 +10,7 @@
 enum { KNOWN = 64, OFFSET = 10 }; /* cached as index + OFFSET, so that 0 means "not asked yet" */
 
 static atomic_int known[KNOWN];
+static atomic_uint contexts_gone; /* how many; a thread's remembered context counts only while this stands still */
 
 static CUresult uuid_of(CUdevice device, CUuuid *uuid) {
     CUresult result = DRIVER(cuDeviceGetUuid_v2, uuid, device);
@@ -43,7 +44,30 @@ int device_index(CUdevice device) {
     return index;
 }
 
-int device_current(void) {
+int device_of_context(CUcontext *context) {
+    static __thread struct {
+        CUcontext context;
+        unsigned generation;
+        int device;
+    } last;
     CUdevice device;
-    return DRIVER(cuCtxGetDevice, &device) == CUDA_SUCCESS ? device_index(device) : DEVICE_UNKNOWN;
+    unsigned now = atomic_load_explicit(&contexts_gone, memory_order_acquire);
+    if (DRIVER(cuCtxGetCurrent, context) != CUDA_SUCCESS || !*context)
+        return DEVICE_UNKNOWN;
+    if (last.context == *context && last.generation == now)
+        return last.device;
+    if (DRIVER(cuCtxGetDevice, &device) != CUDA_SUCCESS)
+        return DEVICE_UNKNOWN;
+    last.context = *context;
+    last.generation = now;
+    return last.device = device_index(device);
+}
+
+int device_current(void) {
+    CUcontext context;
+    return device_of_context(&context);
+}
+
+void device_forget_contexts(void) {
+    atomic_fetch_add_explicit(&contexts_gone, 1, memory_order_release);
 }

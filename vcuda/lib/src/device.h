@@ -14,7 +14,11 @@ enum {
 /* Index of the card's record, or one of the above. */
 int device_index(CUdevice device);
 
-/* The same for the card of the current context. */
+/* The same for the card of the current context, which goes to *context. One call of the driver where a thread stays in its context. */
+int device_of_context(CUcontext *context);
 int device_current(void);
+
+/* A context is gone: its handle may come to mean one on another card. */
+void device_forget_contexts(void);
 
 #endif

@@ -5,7 +5,6 @@
 #include "log.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 enum need { REQUIRED, OPTIONAL };
@@ -25,8 +24,8 @@ static const struct symbol {
 
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
+const struct driver *driver_ready;
 static struct driver functions;
-static bool usable;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void **pointer_of(const struct symbol *symbol) {
@@ -47,12 +46,12 @@ static void look_up(void) {
         }
     }
     clock_use((clock_now_fn)beside_symbol(handle, "tesseraSimNow"), (clock_sleep_fn)beside_symbol(handle, "tesseraSimSleepUntil"));
-    usable = true;
+    __atomic_store_n(&driver_ready, &functions, __ATOMIC_RELEASE); /* pairs with the load in driver_get */
 }
 
-const struct driver *driver_get(void) {
+const struct driver *driver_look_up(void) {
     pthread_once(&once, look_up);
-    return usable ? &functions : NULL;
+    return __atomic_load_n(&driver_ready, __ATOMIC_ACQUIRE);
 }
 
 void *driver_hook_of(void *function) {

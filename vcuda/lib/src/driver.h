@@ -15,8 +15,15 @@ struct driver {
 #undef CALL
 };
 
+/* Looks the driver up at the first call. */
+const struct driver *driver_look_up(void);
+extern const struct driver *driver_ready; /* set once, by driver_look_up */
+
 /* The driver's functions; those that this version lacks are NULL. NULL when the driver cannot be used at all. */
-const struct driver *driver_get(void);
+static inline const struct driver *driver_get(void) {
+    const struct driver *ready = __atomic_load_n(&driver_ready, __ATOMIC_ACQUIRE); /* pairs with the store in look_up */
+    return ready ? ready : driver_look_up();
+}
 
 /* The hook for a function of the driver, given by its address; NULL when it is not hooked. */
 void *driver_hook_of(void *function);

@@ -44,6 +44,7 @@ static void drop(CUcontext context) {
         return;
     charge_drop_owner(context);
     lane_drop_context(context);
+    device_forget_contexts();
 }
 
 static CUresult destroyed(CUresult result, CUcontext context) {

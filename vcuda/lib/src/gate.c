@@ -45,10 +45,8 @@ static CUresult refuse(void) {
 }
 
 static CUresult admit(struct gate *gate, struct region *region, int slot, uint64_t key, CUstream stream) {
-    struct lane *lane = lane_of(stream, gate->device);
+    struct lane *lane = lane_of(stream, gate->context, gate->device);
     bool quiet = atomic_load_explicit(&open_captures, memory_order_relaxed) > 0;
-    if (lane && !quiet)
-        lane_poll(lane);
     if (!meter_admit(region, slot, gate->device, key, &gate->ticket, poll_own, lane))
         return refuse();
     if (!gate->ticket.cost)
@@ -57,6 +55,8 @@ static CUresult admit(struct gate *gate, struct region *region, int slot, uint64
         meter_unmeasured(region, slot, gate->device, &gate->ticket);
     else {
         gate->lane = lane;
+        if (!quiet)
+            lane_poll(lane, gate->ticket.at_ns);
         lane_enter(lane, !quiet && (gate->ticket.sample || lane_wants_marker(lane)), &gate->ticket, &gate->probe);
     }
     return CUDA_SUCCESS;
@@ -64,7 +64,8 @@ static CUresult admit(struct gate *gate, struct region *region, int slot, uint64
 
 CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream) {
     struct region *region = claim_region();
-    *gate = (struct gate){.device = device_current()};
+    gate->lane = NULL;
+    gate->device = device_of_context(&gate->context);
     if (gate->device == DEVICE_UNKNOWN || is_captured(stream))
         return CUDA_SUCCESS;
     int slot = region ? region_own_slot(region) : -1;
@@ -89,11 +90,12 @@ CUresult gate_leave(struct gate *gate, CUresult result) {
 
 void gate_wait_begin(struct gate_wait *wait, CUstream stream, bool whole) {
     *wait = (struct gate_wait){0};
-    int device = claim_region() ? device_current() : DEVICE_UNKNOWN;
+    CUcontext context = NULL;
+    int device = claim_region() ? device_of_context(&context) : DEVICE_UNKNOWN;
     if (device < 0)
         return;
-    DRIVER(cuCtxGetCurrent, &wait->context);
-    wait->lane = whole ? NULL : lane_of(stream, device);
+    wait->context = context;
+    wait->lane = whole ? NULL : lane_of(stream, context, device);
     wait->mark_ns = wait->lane ? lane_mark(wait->lane) : 0;
 }
 

@@ -9,6 +9,7 @@ struct gate {
     struct lane *lane; /* NULL: the launch is not metered */
     struct ticket ticket;
     struct probe probe;
+    CUcontext context;
     int device;
 };
 

@@ -18,6 +18,8 @@ enum {
 #define MARKER_NS UINT64_C(3000000)      /* 3 ms of work without a marker */
 #define POLL_AGAIN_NS UINT64_C(50000)    /* 50 us: an event query is a call of the driver */
 
+#define ONE_LAUNCH (UINT64_C(1) << 16)
+
 struct lane {
     pthread_mutex_t lock; /* guards pairs, ring and the polling */
     CUcontext context;
@@ -25,8 +27,8 @@ struct lane {
     uint64_t thread; /* of the per-thread default stream, else 0 */
     atomic_bool used;
     int device;
-    atomic_uint_fast64_t submitted_ns, completed_ns, marked_ns, launches, poll_at_ns;
-    atomic_int entering; /* threads between enter and leave */
+    atomic_uint_fast64_t submitted_ns, completed_ns, marked_ns, poll_at_ns;
+    atomic_uint_fast64_t launches; /* number of launches so far, times ONE_LAUNCH, plus threads that are between enter and leave */
     atomic_uint pending; /* probes in the ring */
     uint32_t first;
     struct probe ring[PAIRS];
@@ -35,6 +37,11 @@ struct lane {
 };
 
 static struct lane lanes[LANES];
+
+static bool is_entered(const struct lane *lane) {
+    return atomic_load(&lane->launches) % ONE_LAUNCH != 0;
+}
+
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 /* What an empty pair measures on a busy stream: the least of the first few, ns. */
 static _Atomic double bias_ns;
@@ -60,7 +67,7 @@ static void destroy_pairs(struct lane *lane) {
 
 /* A lane without anything in flight may be given to another stream of the same or another context. */
 static bool can_be_taken(const struct lane *lane) {
-    return !atomic_load(&lane->used) || (atomic_load(&lane->pending) == 0 && atomic_load(&lane->entering) == 0 &&
+    return !atomic_load(&lane->used) || (atomic_load(&lane->pending) == 0 && !is_entered(lane) &&
                                          atomic_load(&lane->completed_ns) >= atomic_load(&lane->submitted_ns));
 }
 
@@ -101,12 +108,9 @@ static struct lane *take_lane(uint64_t hash, CUstream stream, CUcontext context,
     return found;
 }
 
-struct lane *lane_of(CUstream stream, int device) {
+struct lane *lane_of(CUstream stream, CUcontext context, int device) {
     static __thread struct lane *last;
-    CUcontext context = NULL;
     uint64_t thread = thread_key(stream);
-    if (DRIVER(cuCtxGetCurrent, &context) != CUDA_SUCCESS)
-        return NULL;
     if (last && fits(last, stream, context, thread))
         return last;
     uint64_t hash = ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)context >> 4 ^ thread) * UINT64_C(0x9e3779b97f4a7c15) >> 32;
@@ -174,12 +178,11 @@ static void look_whether_idle(struct probe *probe, const struct ticket *ticket) 
 }
 
 void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, struct probe *probe) {
-    *probe = (struct probe){0};
-    atomic_fetch_add(&lane->entering, 1);
-    uint64_t number = atomic_fetch_add(&lane->launches, 1) + 1;
+    uint64_t launches = atomic_fetch_add(&lane->launches, ONE_LAUNCH + 1) + ONE_LAUNCH + 1;
+    probe->start = probe->before = NULL;
     if (!sample || !take_pair(lane, probe))
         return;
-    probe->upto_ns = number; /* kept here until lane_leave */
+    probe->upto_ns = launches; /* kept here until lane_leave */
     record_before(lane, probe);
     if (DRIVER(cuEventRecord, probe->start, lane->stream) != CUDA_SUCCESS) {
         give_pair_locked(lane, probe);
@@ -187,7 +190,7 @@ void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, str
         return;
     }
     look_whether_idle(probe, ticket);
-    probe->timed = atomic_load(&lane->entering) == 1;
+    probe->timed = launches % ONE_LAUNCH == 1; /* no other thread is launching into this stream */
 }
 
 static void account(struct lane *lane, double est_ns, uint64_t now) {
@@ -201,7 +204,7 @@ static void account(struct lane *lane, double est_ns, uint64_t now) {
 static bool push(struct lane *lane, const struct probe *probe, const struct ticket *ticket) {
     bool pushed = false;
     uint64_t upto = atomic_load(&lane->submitted_ns);
-    bool timed = probe->timed && atomic_load(&lane->launches) == probe->upto_ns && atomic_load(&lane->entering) == 1;
+    bool timed = probe->timed && atomic_load(&lane->launches) == probe->upto_ns; /* and none has since */
     bool recorded = DRIVER(cuEventRecord, probe->end, lane->stream) == CUDA_SUCCESS;
     pthread_mutex_lock(&lane->lock);
     uint32_t pending = atomic_load(&lane->pending);
@@ -223,7 +226,7 @@ static bool push(struct lane *lane, const struct probe *probe, const struct tick
 void lane_leave(struct lane *lane, struct probe *probe, const struct ticket *ticket, bool launched) {
     struct region *region = claim_region();
     int slot = region_own_slot(region);
-    uint64_t now = clock_now();
+    uint64_t now = probe->start ? clock_now() : ticket->at_ns;
     probe->host_ns = now - probe->host_ns;
     if (launched)
         account(lane, ticket->est_ns, now);
@@ -238,7 +241,7 @@ void lane_leave(struct lane *lane, struct probe *probe, const struct ticket *tic
         if (launched)
             meter_unmeasured(region, slot, lane->device, ticket);
     }
-    atomic_fetch_sub(&lane->entering, 1);
+    atomic_fetch_sub(&lane->launches, 1);
 }
 
 /* ---- what has finished ---- */
@@ -313,9 +316,9 @@ static void poll_now(struct lane *lane) {
     pthread_mutex_unlock(&lane->lock);
 }
 
-void lane_poll(struct lane *lane) {
+void lane_poll(struct lane *lane, uint64_t now_ns) {
     if (atomic_load_explicit(&lane->pending, memory_order_relaxed) &&
-        clock_now() >= atomic_load_explicit(&lane->poll_at_ns, memory_order_relaxed))
+        now_ns >= atomic_load_explicit(&lane->poll_at_ns, memory_order_relaxed))
         poll_now(lane);
 }
 
@@ -337,7 +340,7 @@ void lane_finished(struct lane *lane, uint64_t mark_ns) {
 void lane_finished_context(CUcontext context) {
     for (int i = 0; i < LANES; i++)
         if (atomic_load_explicit(&lanes[i].used, memory_order_acquire) && lanes[i].context == context &&
-            atomic_load(&lanes[i].completed_ns) < atomic_load(&lanes[i].submitted_ns) && atomic_load(&lanes[i].entering) == 0)
+            atomic_load(&lanes[i].completed_ns) < atomic_load(&lanes[i].submitted_ns) && !is_entered(&lanes[i]))
             lane_finished(&lanes[i], atomic_load(&lanes[i].submitted_ns));
 }
 
@@ -365,7 +368,7 @@ void lane_after_fork(void) {
     for (int i = 0; i < LANES; i++) {
         atomic_store(&lanes[i].used, false);
         atomic_store(&lanes[i].pending, 0);
-        atomic_store(&lanes[i].entering, 0);
+        atomic_store(&lanes[i].launches, 0);
         lanes[i].idle = 0;
         pthread_mutex_init(&lanes[i].lock, NULL);
     }

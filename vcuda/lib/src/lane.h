@@ -18,8 +18,8 @@ struct probe {
     uint64_t host_ns; /* then: how long our own calls kept the card waiting between the events */
 };
 
-/* The lane of a stream in the current context; the default streams by their reserved handles. NULL when all lanes are busy. */
-struct lane *lane_of(CUstream stream, int device);
+/* The lane of a stream in a context; the default streams by their reserved handles. NULL when all lanes are busy. */
+struct lane *lane_of(CUstream stream, CUcontext context, int device);
 
 /* Unmarked work is so large that the next launch should carry a marker. */
 bool lane_wants_marker(const struct lane *lane);
@@ -28,8 +28,8 @@ bool lane_wants_marker(const struct lane *lane);
 void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, struct probe *probe);
 void lane_leave(struct lane *lane, struct probe *probe, const struct ticket *ticket, bool launched);
 
-/* Look at pairs that may have finished. With `all` in every lane, else only where something is due. */
-void lane_poll(struct lane *lane);
+/* Look at pairs that may have finished: in one lane where something is due, or in every one. */
+void lane_poll(struct lane *lane, uint64_t now_ns);
 void lane_poll_all(void);
 
 /* The program has waited for all work of a stream, or of the current context. */

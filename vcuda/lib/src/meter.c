@@ -227,6 +227,7 @@ bool meter_admit(struct region *region, int slot, int device, uint64_t key, stru
         admitted = try_now(&turn, ticket, poll, context, &waiting);
     stop_waiting(&turn, waiting);
     if (admitted) {
+        ticket->at_ns = turn.now_ns;
         count(&turn, ticket);
         decide_sampling(ticket);
         if (ticket->sample)

@@ -12,6 +12,7 @@ struct ticket {
     bool placed;             /* the kernel was not known: this launch holds the key's one place for an unmeasured launch */
     bool sample;             /* measure it */
     uint32_t weight;         /* launches represented by the sample */
+    uint64_t at_ns;          /* node time of the charge */
     struct surroundings around;
     struct watch watch;      /* the siblings at the time of the launch */
 };
