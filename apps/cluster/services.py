@@ -43,16 +43,22 @@ def reader() -> Cluster:
 @transaction.atomic
 def mirror_inventory(inventory: Inventory) -> bool:
     """Rewrite the mirror. Returns whether anything but the time of observation changed; then the bell `cluster` rings."""
-    changed = _mirror_site(inventory)
     known = Gpu.objects.in_bulk()
-    seen = {card.uuid for card in inventory.cards}
-    gone = [uuid for uuid in known if uuid not in seen]
+    seen = {card.uuid: _fields(card) for card in inventory.cards}
+    gone = known.keys() - seen.keys()
+    new = {uuid: fields for uuid, fields in seen.items() if uuid not in known or _differs(known[uuid], fields)}
     if gone:
         Gpu.objects.filter(uuid__in=gone).delete()
-    changed |= bool(gone)
-    for card in inventory.cards:
-        changed |= _mirror_card(card, known.get(card.uuid), inventory)
-    Gpu.objects.filter(uuid__in=seen).update(observed_at=inventory.observed_at)
+    if new:
+        rows = [Gpu(uuid=uuid, observed_at=inventory.observed_at, **fields) for uuid, fields in new.items()]
+        Gpu.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["uuid"],
+            update_fields=[*next(iter(new.values())), "observed_at"],
+        )
+    Gpu.objects.filter(uuid__in=seen.keys() - new.keys()).update(observed_at=inventory.observed_at)
+    changed = _mirror_site(inventory) or bool(gone or new)
     if changed:
         bells.ring("cluster")
     return changed
@@ -67,17 +73,15 @@ def _mirror_site(inventory: Inventory) -> bool:
         "ram": inventory.ram,
     }
     site = Site.objects.filter(id=1).first()
-    changed = site is None or any(getattr(site, name) != value for name, value in fields.items())
-    Site.objects.update_or_create(id=1, defaults={**fields, "observed_at": inventory.observed_at})
-    return changed
+    Site(id=1, observed_at=inventory.observed_at, **fields).save()
+    return site is None or _differs(site, fields)
 
 
-def _mirror_card(card: Card, known: Gpu | None, inventory: Inventory) -> bool:
+def _fields(card: Card) -> dict[str, Any]:
     fields: dict[str, Any] = asdict(card)
-    uuid = fields.pop("uuid")
-    fields["attributes"] = dict(card.attributes)
-    fields["holders"] = [asdict(holder) for holder in card.holders]
-    if known is not None and all(getattr(known, name) == value for name, value in fields.items()):
-        return False
-    Gpu.objects.update_or_create(uuid=uuid, defaults={**fields, "observed_at": inventory.observed_at})
-    return True
+    del fields["uuid"]
+    return {**fields, "holders": list(fields["holders"])}
+
+
+def _differs(row: Gpu | Site, fields: dict[str, Any]) -> bool:
+    return any(getattr(row, name) != value for name, value in fields.items())

@@ -12,7 +12,10 @@ class Step(models.IntegerChoices):
 
 
 class Sample(models.Model):
-    """Means over `step` seconds from `at` (Unix seconds). NULL is "no data", never zero. Units as in cluster.specs.Sample."""
+    """Means of the seconds within `step` seconds from `at` (Unix seconds); counters and peaks: their highest.
+
+    NULL is "no data", never zero. Units as in cluster.specs.Sample.
+    """
 
     pk = models.CompositePrimaryKey("step", "subject", "at")
     step = models.PositiveSmallIntegerField(choices=Step.choices)

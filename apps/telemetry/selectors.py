@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
+from django.db.models import Max
+
 from apps.core import clock
 from apps.telemetry.models import Sample, Step
 from apps.telemetry.services import FIGURES, KEPT
@@ -37,7 +39,7 @@ def subjects_of(workload: HasCards) -> Subjects:
 def step_for(seconds: int) -> Step:
     """The finest step that is kept that long and gives a chart's number of points."""
     for step in (Step.SECOND, Step.TEN_SECONDS):
-        if seconds <= KEPT[step] and seconds // step <= MAX_POINTS:
+        if seconds <= min(KEPT[step], MAX_POINTS * step):
             return step
     return Step.FIVE_MINUTES
 
@@ -58,9 +60,9 @@ def series(
 
 
 def latest(subjects: Iterable[str], *, within_seconds: int = 60) -> dict[str, Sample]:
-    """The newest second of each subject; subjects without one in the last minute are missing: "no data", not zero."""
+    """The newest second of each subject; one without any in the last minute is missing: "no data", not zero."""
     start = int((clock.now() - timedelta(seconds=within_seconds)).timestamp())
-    found: dict[str, Sample] = {}
-    for sample in Sample.objects.filter(step=Step.SECOND, subject__in=list(subjects), at__gte=start).order_by("at"):
-        found[sample.subject] = sample
-    return found
+    seconds = Sample.objects.filter(step=Step.SECOND, subject__in=list(subjects), at__gte=start)
+    newest = dict(seconds.order_by().values_list("subject").annotate(newest=Max("at")))
+    found = seconds.filter(at__in=set(newest.values()))
+    return {sample.subject: sample for sample in found if newest.get(sample.subject) == sample.at}

@@ -8,9 +8,10 @@ from apps.cluster.specs import Sample as Seen
 from apps.core import bells
 from apps.telemetry.models import Sample, Step
 
-FIGURES = tuple(f.name for f in fields(Seen) if f.name not in ("subject", "at"))
+SEEN = tuple(f.name for f in fields(Seen) if f.name not in ("subject", "at"))
+FIGURES = (*SEEN, "compute_peak")  # the highest second within a coarse step
 KEPT = {Step.SECOND: 15 * 60, Step.TEN_SECONDS: 48 * 3600, Step.FIVE_MINUTES: 90 * 24 * 3600}  # seconds
-_BATCH = 500  # rows per statement: below SQLite's limit on variables
+BATCH = 500  # rows per statement: below SQLite's limit on variables
 
 
 def ingest(samples: Sequence[Seen]) -> int:
@@ -20,12 +21,12 @@ def ingest(samples: Sequence[Seen]) -> int:
             step=Step.SECOND,
             subject=s.subject,
             at=int(s.at.timestamp()),
-            **{name: getattr(s, name) for name in FIGURES},
+            **{name: getattr(s, name) for name in SEEN},
         )
         for s in samples
     ]
     if rows:
-        Sample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)
+        Sample.objects.bulk_create(rows, ignore_conflicts=True, batch_size=BATCH)
         bells.ring("samples")
     return len(rows)
 

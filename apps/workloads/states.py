@@ -67,7 +67,7 @@ def transition(phase: str, event: Event) -> str:
 
 def rendered() -> str:
     """The table in Markdown."""
-    phases = list(dict.fromkeys(phase for phase, _event in TABLE))
+    phases = ("draft", "queued", *_LIVE, "stopping", "stopped", "failed")
     head = "| | " + " | ".join(Event) + " |\n|---|" + "---|" * len(Event) + "\n"
     rows = (
         f"| **{phase}** | " + " | ".join(TABLE.get((phase, event), "·") for event in Event) + " |\n" for phase in phases

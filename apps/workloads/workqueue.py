@@ -60,6 +60,11 @@ class WorkQueue(Generic[Key]):
     def idle(self) -> bool:
         return not self._tasks and not self._pauses
 
+    @property
+    def pausing(self) -> int:
+        """How many keys wait after a failure."""
+        return len(self._pauses)
+
     async def run(self) -> None:
         """Until cancelled, or until `work` raised something fatal. Then no task is left."""
         self._end = asyncio.get_running_loop().create_future()

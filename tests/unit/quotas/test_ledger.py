@@ -60,7 +60,11 @@ def test_of_200_parallel_requests_for_ten_places_ten_are_admitted_and_the_rest_w
 def test_of_200_parallel_requests_those_beyond_the_queue_are_refused_and_leave_nothing_behind(crowd: World) -> None:
     quota(crowd.lab, gpu_memory=PLACES * 8 * GIB, gpu_compute=PLACES * 300, pending=5)
     found = outcomes(crowd)
-    assert (found.count("admitted"), found.count("queued"), found.count("refused")) == (PLACES, 5, REQUESTS - PLACES - 5)
+    assert (found.count("admitted"), found.count("queued"), found.count("refused")) == (
+        PLACES,
+        5,
+        REQUESTS - PLACES - 5,
+    )
     assert Workload.objects.count() == PLACES + 5
 
 
