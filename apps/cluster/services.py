@@ -72,9 +72,11 @@ def _mirror_site(inventory: Inventory) -> bool:
         "cpu_milli": inventory.cpu_milli,
         "ram": inventory.ram,
     }
-    site = Site.objects.filter(id=1).first()
-    Site(id=1, observed_at=inventory.observed_at, **fields).save()
-    return site is None or _differs(site, fields)
+    known = Site.objects.filter(id=1).first()
+    Site(id=1, observed_at=inventory.observed_at, **fields).save(
+        force_insert=known is None, force_update=known is not None
+    )
+    return known is None or _differs(known, fields)
 
 
 def _fields(card: Card) -> dict[str, Any]:

@@ -52,10 +52,10 @@ def _roll(fine: Step, coarse: Step, now: int) -> None:
 def _buckets(fine: Step, width: int, since: int, until: int) -> Iterable[dict[str, Any]]:
     """Whole buckets of `width` seconds within [since, until), as columns of the coarse rows."""
     start = ExpressionWrapper(F("at") - F("at") % width, output_field=IntegerField())
-    figures = {f"new_{name}": Cast(Round(Avg(name)), IntegerField()) for name in _MEANS}
+    figures: dict[str, Any] = {f"new_{name}": Cast(Round(Avg(name)), IntegerField()) for name in _MEANS}
     figures |= {f"new_{name}": Max(name) for name in _HIGHEST}
     figures["new_compute_peak"] = Max(Coalesce("compute_peak", "compute_used"))
-    rows: Iterable[dict[str, Any]] = (
+    rows: Any = (
         Sample.objects.filter(step=fine, at__gte=since, at__lt=until)
         .annotate(start=start)
         .values("subject", "start")
