@@ -38,6 +38,8 @@ class Link:
                 if self.up or failures == 0:
                     log.warning("agent_unavailable", problem=str(error.message))
                 self.up = False
+            except Exception:
+                log.exception("agent_misunderstood")  # the link stays, whatever the answer was
             await asyncio.sleep(_AGAIN[min(failures, len(_AGAIN) - 1)])
             failures += 1
 

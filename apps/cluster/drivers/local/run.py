@@ -6,7 +6,6 @@ Must not place runs: that is the cluster's, which sees all of them.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
@@ -25,6 +24,7 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 TRIES = 5  # runners that may go before they have started anything
+LOOK_AGAIN = 5.0  # s after an unexpected failure of the driver itself
 SLOW = 20.0  # s without an answer, after which the page says that this is unusual
 
 
@@ -88,17 +88,24 @@ class Run:
             self._runner.close()
 
     # --- Beginning -------------------------------------------------------------------------------------------------------
-    def _start(self, life: Any) -> None:
+    def _start(self, life: Awaitable[None]) -> None:
         self._task = asyncio.create_task(self._guarded(life), name=f"run {self.record.claim}")
 
     async def _guarded(self, life: Awaitable[None]) -> None:
+        """Whatever goes wrong in here (a full disk, say), the run's processes live on; look again, as a new driver would."""
+        while True:
+            try:
+                return await self._live(life)
+            except Exception:
+                log.exception("run_unattended", run=self.record.claim)
+            await asyncio.sleep(LOOK_AGAIN)
+            life = self._take_over()
+
+    async def _live(self, life: Awaitable[None]) -> None:
         try:
             await life
         except NotStarted as failure:
             await self._settle(failure.reason, failure.evidence)
-        except Exception:
-            # The record stays as it is: what lives goes on living, and the next start of the driver looks again.
-            log.exception("run_unattended", run=self.record.claim)
 
     async def _bring_up(self) -> None:
         record = self.record
@@ -249,5 +256,4 @@ class Run:
         if had_cards:
             await self._site.drop_claim(record.claim)
         self.gone.set()
-        with suppress(asyncio.CancelledError):
-            await self._on_gone(self)
+        await self._on_gone(self)
