@@ -9,7 +9,7 @@ uv_version=0.13.9
 # --- System packages ----------------------------------------------------------------------------------------------------
 # package:command-or-file that proves it. Commands first, so that a Node.js from elsewhere is as good as Debian's.
 run_packages=(python3:/usr/bin/python3 python3-venv:/usr/share/doc/python3.11-venv gcc:gcc g++:g++ make:make cmake:cmake nodejs:node npm:npm
-  nginx-light:/usr/sbin/nginx gettext:msgfmt unzip:unzip)
+  nginx-light:/usr/sbin/nginx libnginx-mod-http-lua:/usr/lib/nginx/modules/ngx_http_lua_module.so gettext:msgfmt unzip:unzip)
 test_packages=(chromium:/usr/bin/chromium fonts-noto-cjk:/usr/share/fonts/opentype/noto postgresql:/usr/lib/postgresql redis-server:/usr/bin/redis-server
   libcmocka-dev:/usr/include/cmocka.h clang:clang wrk:wrk curl:curl libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang shellcheck:shellcheck)
 build_packages=(python3:/usr/bin/python3 python3-venv:/usr/share/doc/python3.11-venv gcc:gcc g++:g++ make:make cmake:cmake unzip:unzip)

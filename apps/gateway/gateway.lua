@@ -111,7 +111,7 @@ end
 local function rewrite_headers(answer)
   local set, var = ngx.req.set_header, ngx.var
   for name in pairs(ngx.req.get_headers(0)) do
-    if name:find("^x%-tessera%-") or name:find("^x%-forwarded%-") or name == "forwarded" then
+    if name:sub(1, 12) == "x-forwarded-" or name:sub(1, 10) == "x-tessera-" or name == "forwarded" then
       ngx.req.clear_header(name)
     end
   end

@@ -101,8 +101,8 @@ async def test_a_refused_websocket_keeps_the_status_that_the_workload_gave(
     gateway: Gateway, scene: Scene, inside: aiohttp.ClientSession
 ) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
-        await inside.ws_connect(f"{gateway.origin(scene.mine)}/refuse/418")
-    assert refusal.value.status == 418
+        await inside.ws_connect(f"{gateway.origin(scene.mine)}/refuse/403")
+    assert refusal.value.status == 403
 
 
 async def test_an_upload_streams_and_is_kept_nowhere(
