@@ -7,6 +7,7 @@ unique index (PostgreSQL) or at the start of its transaction (SQLite), and gets 
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
@@ -28,6 +29,7 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEPT_FOR = timedelta(hours=24)
 MAX_LENGTH = 255
+KEY = re.compile(rf"[\x20-\x7e]{{1,{MAX_LENGTH}}}")  # printable ASCII
 KEPT_HEADERS = ("Location", "ETag")
 SECRETS = frozenset({"secret"})  # fields of a reply that are shown once and never stored
 
@@ -42,10 +44,9 @@ def idempotent(action: Action[P]) -> Action[P]:
 
     @wraps(action)
     def once(view: Any, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> Response:
-        key = request.headers.get(HEADER)
+        key = key_of(request)
         if key is None:
             return action(view, request, *args, **kwargs)
-        _check(key)
         _forget_expired()
         with transaction.atomic():
             kept, is_new = _reserve(request, key)
@@ -58,10 +59,13 @@ def idempotent(action: Action[P]) -> Action[P]:
     return once
 
 
-def _check(key: str) -> None:
-    if not 1 <= len(key) <= MAX_LENGTH or not (key.isascii() and key.isprintable()):
+def key_of(request: Request) -> str | None:
+    """The request's key, if it has one; raises InvalidInput where it is none."""
+    key = request.headers.get(HEADER)
+    if key is not None and not KEY.fullmatch(key):
         message = _("An Idempotency-Key is 1 to 255 printable ASCII characters; a random UUID is a good one.")
         raise InvalidInput(message, fields={HEADER: message})
+    return key
 
 
 def _forget_expired() -> None:

@@ -58,5 +58,5 @@ urlpatterns = [
     path("openapi.yaml", SchemaView.as_view(), name="api-schema"),
     path("docs/", DocsView.as_view(), name="api-docs"),
     path("problems/<slug:kind>", ProblemView.as_view()),
-    re_path(r"^(?P<rest>.*)$", NoSuchView.as_view()),
+    re_path(r"^(?P<rest>(?s:.*))\Z", NoSuchView.as_view()),
 ]

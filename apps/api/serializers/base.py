@@ -48,6 +48,24 @@ class Whole(serializers.IntegerField):
         return data
 
 
+class Flag(serializers.BooleanField):
+    """A JSON boolean; neither 0 nor "yes"."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
+
+
+class Switch(serializers.BooleanField):
+    """`true` or `false` in a query."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if data not in ("true", "false"):
+            self.fail("invalid", input=data)
+        return bool(data == "true")
+
+
 class Moment(serializers.DateTimeField):
     """RFC 3339 in UTC with milliseconds."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.api.serializers.base import Reply, Strict, Text
+from apps.api.serializers.base import Flag, Reply, Strict, Text, Whole
 from apps.api.serializers.explain import ResourcesSerializer
 
 
@@ -36,8 +36,8 @@ class DescribedBody(Strict):
     name_zh = Text(max_length=100, allow_blank=True, default="")
     description = Text(max_length=300, allow_blank=True, default="")
     description_zh = Text(max_length=300, allow_blank=True, default="")
-    position = serializers.IntegerField(min_value=0, max_value=2**31 - 1, default=100)
-    is_active = serializers.BooleanField(default=True, help_text="False: no longer offered; what runs goes on.")
+    position = Whole(min_value=0, max_value=2**31 - 1, default=100)
+    is_active = Flag(default=True, help_text="False: no longer offered; what runs goes on.")
 
 
 class EnvironmentPutSerializer(DescribedBody):

@@ -6,7 +6,7 @@ from django.conf import settings
 from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
-from apps.api.serializers.base import Moment, Reply, Strict, Text, Whole
+from apps.api.serializers.base import Moment, Reply, Strict, Switch, Text, Whole
 from apps.api.serializers.explain import EvidenceField, ExplanationSerializer, ResourcesSerializer
 from apps.api.serializers.tenants import LineSerializer, TenantRefSerializer
 from apps.core.reasons import explain
@@ -130,7 +130,7 @@ class ExtendSerializer(Strict):
 
 
 class DeleteQuery(Strict):
-    remove_home = serializers.BooleanField(default=False, help_text="Remove its home folder too, for good.")
+    remove_home = Switch(default=False, help_text="Remove its home folder too, for good.")
 
 
 class VerdictSerializer(Reply):

@@ -7,7 +7,7 @@ from uuid import UUID
 from rest_framework import serializers
 
 from apps.api.names import DIMENSIONS
-from apps.api.serializers.base import Moment, Reply, Strict, Text, Whole
+from apps.api.serializers.base import Moment, Reply, Strict, Switch, Text, Whole
 from apps.tenants.models import Role, Tenant, TenantKind
 
 MOST = 2**62 - 1  # what a quota can hold
@@ -58,9 +58,7 @@ class MemberPutSerializer(Strict):
 
 
 class MemberQuery(Strict):
-    inherited = serializers.BooleanField(
-        default=False, help_text="Show instead who has a role here because of a department above."
-    )
+    inherited = Switch(default=False, help_text="Show instead who has a role here because of a department above.")
 
 
 class LimitsSerializer(Strict):
@@ -112,4 +110,4 @@ class QuotaPutSerializer(Strict):
 
 
 class DryRunQuery(Strict):
-    dry_run = serializers.BooleanField(default=False, help_text="Show what would happen, change nothing.")
+    dry_run = Switch(default=False, help_text="Show what would happen, change nothing.")

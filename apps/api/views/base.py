@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 from django.utils.translation import gettext_lazy as _
+from django_filters import MultipleChoiceFilter
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,10 +14,9 @@ from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.actors import actor_of
 from apps.api.problems import PreconditionFailed, PreconditionRequired
-from apps.api.requests import request_id
+from apps.api.requests import check_query, request_id
 from apps.api.serializers.base import Reply, Strict
 from apps.audit.context import Actor
-from apps.core.errors import InvalidInput
 
 Action = TypeVar("Action", bound=Callable[..., Any])
 IF_MATCH = OpenApiParameter(
@@ -54,22 +54,15 @@ class ResourceView(GenericViewSet[Any]):
         self.query = self._checked_query(request)
 
     def _checked_query(self, request: Request) -> dict[str, Any]:
-        reader = getattr(getattr(self, self.action or "", None), "reads", None)
-        known = set(reader().fields) if reader else set()
-        if self.action == "list" and self.pagination_class:
-            known |= PAGE | set(getattr(getattr(self, "filterset_class", None), "base_filters", {}))
-        unknown = sorted(set(request.query_params) - known)
-        if unknown:
-            message = _("There is no such query parameter here.")
-            hint = _("Known here: %(names)s.") % {"names": ", ".join(sorted(known))} if known else ""
-            raise InvalidInput(message, hint=hint, fields=dict.fromkeys(unknown, message))
-        return self._read(reader, request) if reader else {}
-
-    @staticmethod
-    def _read(reader: type[Strict], request: Request) -> dict[str, Any]:
-        names = set(reader().fields)
-        given = {name: value for name, value in request.query_params.items() if name in names}
-        serializer = reader(data=given)
+        reader: type[Strict] | None = getattr(getattr(self, self.action or "", None), "reads", None)
+        own = set(reader().fields) if reader else set()
+        filters: dict[str, Any] = getattr(getattr(self, "filterset_class", None), "base_filters", {})
+        known = own | (PAGE | set(filters) if self.action == "list" else set())
+        repeatable = {name for name, found in filters.items() if isinstance(found, MultipleChoiceFilter)}
+        check_query(request.query_params, known, repeatable)
+        if reader is None:
+            return {}
+        serializer = reader(data={name: request.query_params[name] for name in own & set(request.query_params)})
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.scopes import EXPERIMENTS_WRITE
-from apps.api.idempotency import idempotent
+from apps.api.idempotency import idempotent, key_of
 from apps.api.serializers import experiments as shapes
 from apps.api.serializers.experiments import ExperimentSerializer
 from apps.api.serializers.tenants import DryRunQuery
@@ -61,6 +61,7 @@ class ExperimentView(ResourceView):
     )
     def create(self, request: Request) -> Response:
         """202 with Location: it starts now or waits. With `dry_run=true`: 200, the verdict, and nothing is made."""
+        key_of(request)  # also a dry run tells that it is wrong
         return self._preview() if self.query["dry_run"] else self._create(request)
 
     def _preview(self) -> Response:

@@ -35,7 +35,6 @@ from apps.workloads import selectors as workloads
 class GpuFilter(django_filters.FilterSet):  # type: ignore[misc]
     node = django_filters.CharFilter(field_name="node")
     model = django_filters.CharFilter(field_name="model")
-    healthy = django_filters.BooleanFilter(field_name="healthy")
 
 
 class GpuView(ResourceView):

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from apps.api.problem_kinds import KINDS
-from tests.unit.api.live.server import Server
+from tests.unit.api.live.server import PATIENCE, Server
 
 GUIDE = Path(settings.BASE_DIR) / "docs" / "user" / "api.md"
 BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -60,7 +60,7 @@ def test_every_command_of_the_guide_answers_as_told(server: Server, tmp_path: Pa
         "LANG": "C.UTF-8",
     }
     script = "set -euo pipefail\n" + "".join(blocks)
-    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     for number, example in enumerate(examples):
         output = (tmp_path / str(number)).read_text(encoding="utf-8")
@@ -73,7 +73,9 @@ def test_the_followed_output_ends_with_the_run(server: Server, tmp_path: Path) -
     """What the guide's example of an event stream shows, in full."""
     script = _examples()[0].command + _made_and_stopped() + 'api "$EXPERIMENT/logs" -N -H "Accept: text/event-stream"'
     given = {"PATH": os.environ["PATH"], "TESSERA": server.url, "TOKEN": server.member}
-    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        ["bash", "-c", script], env=given, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     events = re.findall(r"^event: (\w+)$", done.stdout, re.MULTILINE)
     assert events == ["log", "end"]
     assert "JupyterLab" in done.stdout
