@@ -23,7 +23,9 @@ def main() -> int:
     parser.add_argument("name", nargs="?", default="", help="beginning of a name, such as vcuda.memory")
     parser.add_argument("--out", type=Path, help="append one JSON object per figure to this file")
     parser.add_argument("--build", type=Path, default=PROJECT / "build" / "vcuda", help="folder with lib/ and sim/")
-    parser.add_argument("--library", type=Path, help="another limiter's shared object, to be measured beside ours in real time")
+    parser.add_argument(
+        "--library", type=Path, help="another limiter's shared object, to be measured beside ours in real time"
+    )
     options = parser.parse_args()
     if not (options.build / "lib" / "libcuda.so.1").exists():
         print(f"There is no library in {options.build}/lib. Build it first: make vcuda", file=sys.stderr)

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,18 +23,25 @@ class Agent:
     def __init__(self, node: SimNode) -> None:
         self._socket = node.folder / "agent.sock"
         self._log = (node.folder / "agent.log").open("w+")
-        command = [sys.executable, "-m", "vcuda.node", "--state", str(node.folder / "state"), "--socket", str(self._socket)]
+        command = [
+            sys.executable,
+            "-m",
+            "vcuda.node",
+            "--state",
+            str(node.folder / "state"),
+            "--socket",
+            str(self._socket),
+        ]
         command += ["--sim-node", str(node.path), "--libraries", str(node.build)]
         self._process = subprocess.Popen(command, cwd=PROJECT, stdout=self._log, stderr=subprocess.STDOUT)
         self._wait_for_socket()
 
     def _wait_for_socket(self) -> None:
-        """The socket appears when the agent answers: connecting waits for that, not for a time."""
+        """The socket appears when the agent answers."""
         while self._process.poll() is None:
             if self._socket.exists():
                 return
-            with subprocess.Popen(["sleep", "0.05"]):
-                pass
+            time.sleep(0.02)
         self._log.seek(0)
         raise RuntimeError(f"the node agent ended with {self._process.returncode}: {self._log.read()[-2000:]}")
 

@@ -39,7 +39,10 @@ def report(figure: Figure, out: Path | None) -> None:
     mark = "ok  " if figure.holds else "MISS"
     control = "" if figure.control is None else f", control {figure.control:.4g}"
     bound = ">=" if figure.least else "<="
-    print(f"{mark} {figure.name:32} {figure.value:10.4g} {figure.unit:8} (bar {bound} {figure.bar:g}{control})", flush=True)
+    print(
+        f"{mark} {figure.name:32} {figure.value:10.4g} {figure.unit:8} (bar {bound} {figure.bar:g}{control})",
+        flush=True,
+    )
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("a", encoding="utf-8") as file:

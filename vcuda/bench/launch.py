@@ -27,7 +27,8 @@ def measure(build: Path) -> Iterator[Figure]:
             value=added,
             unit="ns",
             bar=bar,
-            method=f"{name} of {LAUNCHES} launches of one kernel with and without the library, driver without any work; least of {ROUNDS} interleaved runs each, as others only add",
+            method=f"{name} of {LAUNCHES} launches of one kernel with and without the library, driver without any work; "
+            f"least of {ROUNDS} interleaved runs each, as others only add",
         )
 
 
@@ -41,7 +42,13 @@ def _folder(build: Path) -> Path:
     (folder / "driver" / "libcuda.so.1").symlink_to(build / "lib" / "tests" / "nulldriver" / "libcuda.so.1")
     compute_limited = 2
     record = DeviceRecord(
-        uuid=UUID, flags=MEMORY_LIMITED | compute_limited, memory_limit=8 << 30, overhead_bytes=1 << 20, guarantee=900, ceiling=900, share=900
+        uuid=UUID,
+        flags=MEMORY_LIMITED | compute_limited,
+        memory_limit=8 << 30,
+        overhead_bytes=1 << 20,
+        guarantee=900,
+        ceiling=900,
+        share=900,
     )
     create_files(folder / "claim", tag=b"launch".ljust(16, b"\0"), records=[record])
     return folder

@@ -12,8 +12,8 @@ from vcuda.bench.figure import Figure
 from vcuda.bench.programs import Programs, bare
 from vcuda.bench.simnode import SimNode
 
-LIMIT = 6 << 30  # bytes
-RACERS, THREADS, ROUNDS, LARGEST_MIB = 8, 64, 60, 64
+LIMIT = 4 << 30  # bytes
+RACERS, THREADS, ROUNDS, LARGEST_MIB = 8, 64, 60, 128
 KILLS = 15
 
 

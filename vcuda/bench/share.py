@@ -13,7 +13,11 @@ from vcuda.bench.simnode import SimNode, in_virtual_time
 
 LIMITS = (100, 300, 600, 900)  # per mille
 PROCESSES = (1, 4)
-WORK = (("100000", "sync"), ("1000000", "async"), ("100000,1000000,5000000", "async"))  # kernels in ns, and how they are launched
+WORK = (
+    ("100000", "sync"),
+    ("1000000", "async"),
+    ("100000,1000000,5000000", "async"),
+)  # kernels in ns, and how they are launched
 SETTLE, WINDOW = 4.0, 10.0  # seconds of card time
 MEMORY = 20 << 30
 
@@ -81,7 +85,9 @@ def _real_error(build: Path, limit: int, count: int, *, library: Path | None) ->
     words = ["busy", "1000000", "async", str(SETTLE + WINDOW + 5)]
     with SimNode(build, "h100", "--time", "real") as node:
         if library is not None:
-            share = _watch_real(node, Programs(node, foreign(node, library, memory=MEMORY, compute=limit), words, count=count))
+            share = _watch_real(
+                node, Programs(node, foreign(node, library, memory=MEMORY, compute=limit), words, count=count)
+            )
         else:
             with Agent(node) as agent:
                 environment = agent.claim("bench", uuid=node.uuids[0], memory=MEMORY, compute=limit)

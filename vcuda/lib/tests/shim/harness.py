@@ -5,12 +5,9 @@ What the card really holds is read from the simulator's own state (`tessera-sim 
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +16,11 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(PROJECT))
 
+from vcuda.bench.simnode import SimNode  # noqa: E402
 from vcuda.node.layout import ConfigFile, DeviceRecord, LedgerFile, LockFile, create_files  # noqa: E402
 
-LIB = Path(os.environ.get("TESSERA_TEST_LIB", PROJECT / "build" / "vcuda" / "lib"))
-SIM = Path(os.environ.get("TESSERA_TEST_SIM", PROJECT / "build" / "vcuda" / "sim"))
-PROGRAMS = Path(os.environ.get("TESSERA_TEST_PROGRAMS", LIB / "tests"))
+BUILD = Path(os.environ.get("TESSERA_TEST_BUILD", PROJECT / "build" / "vcuda"))
+LIB, SIM, PROGRAMS = BUILD / "lib", BUILD / "sim", BUILD / "lib" / "tests"
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -31,40 +28,22 @@ OUT_OF_MEMORY = 2
 INVALID_VALUE = 1
 
 
-class Node:
-    """A node of simulated cards, in a folder of its own that goes with it."""
+class Node(SimNode):
+    """A node of simulated cards, on which claims are made by hand."""
 
     def __init__(self, cards: str, *options: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tessera-lib-"))
-        self.path = self.folder / "node"
-        self.tool("create", "--cards", cards, *options)
-        self.uuids = [card["uuid"] for card in self.show()["cards"]]
-
-    def tool(self, verb: str, *words: str) -> str:
-        command = [str(SIM / "tessera-sim"), verb, str(self.path), *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def show(self) -> dict[str, Any]:
-        shown: dict[str, Any] = json.loads(self.tool("show", "--json"))
-        return shown
-
-    def used(self, card: int = 0) -> int:
-        return int(self.show()["cards"][card]["used_bytes"])
-
-    def peak(self, card: int = 0) -> int:
-        return int(self.show()["cards"][card]["peak_bytes"])
+        super().__init__(BUILD, cards, *options)
 
     def claim(self, name: str = "claim", **limits: Any) -> Claim:
         return Claim(self, name, **limits)
-
-    def close(self) -> None:
-        shutil.rmtree(self.folder)
 
 
 class Claim:
     """One claim: its four files and its library folder, laid out as the node agent does it."""
 
-    def __init__(self, node: Node, name: str, *, cards: tuple[int, ...] = (0,), memory: int = 8 * GIB, **fields: Any) -> None:
+    def __init__(
+        self, node: Node, name: str, *, cards: tuple[int, ...] = (0,), memory: int = 8 * GIB, **fields: Any
+    ) -> None:
         self.node = node
         self.folder = node.folder / name
         self.library = self.folder / "lib"
@@ -113,7 +92,8 @@ class Probe:
         self.process = process
 
     def answer(self, *words: object) -> list[int]:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -129,7 +109,8 @@ class Probe:
         self.end()
 
     def end(self) -> None:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()

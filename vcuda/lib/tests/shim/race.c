@@ -1,4 +1,5 @@
-/* Many threads that allocate and free at random against the limit: race THREADS ROUNDS MAX_MIB. Prints "allocated denied other". */
+/* Many threads that allocate and free at random against the limit: race THREADS ROUNDS MAX_MIB. Prints "ready", waits for a line,
+ * prints "allocated denied other", waits for another line. */
 #include <cuda.h>
 
 #include <pthread.h>
@@ -49,14 +50,14 @@ int main(int argc, char **argv) {
     int threads = argc > 1 ? atoi(argv[1]) : 4;
     pthread_t ids[256];
     CUdevice device;
-    char go;
+    char line[16];
     rounds = argc > 2 ? atol(argv[2]) : 100;
     max_mib = argc > 3 ? atol(argv[3]) : 64;
     if (cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device))
         return 2;
     printf("ready\n");
     fflush(stdout);
-    if (read(0, &go, 1) < 0)
+    if (!fgets(line, sizeof line, stdin))
         return 3;
     for (int i = 0; i < threads && i < 256; i++)
         if (pthread_create(&ids[i], NULL, work, (void *)(size_t)(getpid() * 1000 + i + 1)))
@@ -65,7 +66,5 @@ int main(int argc, char **argv) {
         pthread_join(ids[i], NULL);
     printf("%ld %ld %ld\n", allocated, denied, other);
     fflush(stdout);
-    if (read(0, &go, 1) < 0)
-        return 5;
-    return 0;
+    return fgets(line, sizeof line, stdin) ? 0 : 5; /* keeps its context until it is told to end */
 }

@@ -3,43 +3,19 @@
 The card's busy time is read from the simulator's own state at exact moments of its clock.
 """
 
+# ruff: noqa: PT009 - unittest, so that ctest needs nothing but Python
 from __future__ import annotations
 
-import ctypes
-import multiprocessing
 import unittest
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from harness import MIB, OUT_OF_MEMORY, SIM, Claim, Node, ShimTest
+from harness import MIB, OUT_OF_MEMORY, Claim, Node, ShimTest
 
-SECOND = 1_000_000_000
+from vcuda.bench.simnode import SECOND, Participant, in_virtual_time
+
+T = TypeVar("T")
 COMPUTE, UNLIMITED = 2, 0
-
-
-class Watcher:
-    """A participant in the node's virtual time: while it looks, the clock stands still."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self._sim = ctypes.CDLL(str(SIM / "libcuda.so.1"))
-        assert self._sim.tesseraSimRegisterThread() == 0
-        self.start = self.now()
-
-    def now(self) -> int:
-        ns = ctypes.c_uint64()
-        assert self._sim.tesseraSimNow(ctypes.byref(ns)) == 0
-        return ns.value
-
-    def until(self, seconds: float) -> int:
-        """Sleep until so long after the start; answers the card's busy time so far, ns."""
-        self._sim.tesseraSimSleepUntil(ctypes.c_uint64(self.start + int(seconds * SECOND)))
-        return int(self.node.show()["cards"][0]["busy_ns"])
-
-    def share(self, begin: float, end: float) -> float:
-        """Per mille of the card between two moments."""
-        before = self.until(begin)
-        return (self.until(end) - before) / ((end - begin) * 1e6)
 
 
 class Workload:
@@ -48,7 +24,8 @@ class Workload:
     def __init__(self, claim: Claim, kernels: str, mode: str, *, count: int = 1, seconds: float = 60) -> None:
         self.processes = [claim.run("busy", kernels, mode, str(seconds)) for _ in range(count)]
         for process in self.processes:
-            assert process.stdout and process.stdout.readline() == "ready\n"
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
 
     def go(self) -> None:
         for process in self.processes:
@@ -76,30 +53,18 @@ class ComputeTest(ShimTest):
         self.node = Node(self.cards, "--time", "virtual", "--hold", str(participants))
         self.addCleanup(self.node.close)
 
-    def measure(self, work: list[Workload], look: Callable[[Watcher], Any]) -> Any:
-        """Run `look` beside the workloads, in a process of its own: a process takes part in one node's time only."""
-        context = multiprocessing.get_context("fork")
-        here, there = context.Pipe(duplex=False)
-        child = context.Process(target=self._look, args=(there, look))
-        child.start()
-        there.close()
-        assert here.recv() == "registered"
-        for workload in work:
-            workload.go()
+    def measure(self, work: list[Workload], look: Callable[[Participant], T]) -> T:
+        """Run `look` beside the workloads."""
+
+        def go() -> None:
+            for workload in work:
+                workload.go()
+
         try:
-            return here.recv()
+            return in_virtual_time(self.node, go, look)
         finally:
-            child.join()
             for workload in work:
                 workload.kill()
-
-    def _look(self, pipe: Any, look: Callable[[Watcher], Any]) -> None:
-        import os
-
-        os.environ["TESSERA_SIM_NODE"] = str(self.node.path)
-        watcher = Watcher(self.node)
-        pipe.send("registered")
-        pipe.send(look(watcher))
 
 
 class Shares(ComputeTest):
@@ -142,7 +107,9 @@ class Shares(ComputeTest):
         self.make_node(17)
         work = Workload(self.claim(100), "1000000", "async", count=16)
         busy = self.measure([work], lambda watcher: watcher.until(1))
-        self.assertLess(busy, 0.1 * SECOND + 0.1 * SECOND, "at most 100 ms above the share, with 16 processes and unknown kernels")
+        self.assertLess(
+            busy, 0.1 * SECOND + 0.1 * SECOND, "at most 100 ms above the share, with 16 processes and unknown kernels"
+        )
 
 
 class Changes(ComputeTest):
@@ -151,7 +118,7 @@ class Changes(ComputeTest):
         claim = self.claim(100)
         work = Workload(claim, "5000000", "async")
 
-        def look(watcher: Watcher) -> list[float]:
+        def look(watcher: Participant) -> list[float]:
             found = [watcher.share(3, 4)]
             for at, share in ((4, 900), (6, 100)):
                 claim.update(share=share)
@@ -169,7 +136,7 @@ class Changes(ComputeTest):
         claim = self.claim(50)
         work = Workload(claim, "50000000", "async")
 
-        def look(watcher: Watcher) -> float:
+        def look(watcher: Participant) -> float:
             watcher.until(2)
             claim.update(flags=UNLIMITED)
             return watcher.share(3, 4)
@@ -189,7 +156,7 @@ class Changes(ComputeTest):
         large = self.claim(600, name="large", others=1, phi_ppm=1_300_000)
         works = [Workload(small, "1000000", "async"), Workload(large, "1000000", "async")]
 
-        def look(watcher: Watcher) -> dict[int, float]:
+        def look(watcher: Participant) -> dict[int, float]:
             def busy() -> dict[int, int]:
                 return {process["pid"]: process["busy_ns"] for process in self.node.show()["cards"][0]["processes"]}
 
@@ -209,7 +176,7 @@ class Books(ComputeTest):
         claim = self.claim(250)
         work = Workload(claim, "1000000", "async")
 
-        def look(watcher: Watcher) -> tuple[int, Any, Any]:
+        def look(watcher: Participant) -> tuple[int, Any, Any]:
             busy = watcher.until(10)
             return busy, claim.ledger.device(0), next(claim.ledger.slots(claim.lock.held())).devices[0]
 
@@ -227,7 +194,7 @@ class Books(ComputeTest):
         claim = self.claim(300)
         victim, survivor = Workload(claim, "1000000", "async"), Workload(claim, "1000000", "async")
 
-        def look(watcher: Watcher) -> float:
+        def look(watcher: Participant) -> float:
             watcher.until(1)
             victim.processes[0].kill()
             victim.processes[0].wait()

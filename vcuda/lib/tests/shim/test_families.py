@@ -1,5 +1,6 @@
 """Stream-ordered memory, pools, arrays and virtual memory management: charged what the card holds, given back when the card lets go."""
 
+# ruff: noqa: PT009 - unittest, so that ctest needs nothing but Python
 from __future__ import annotations
 
 import unittest
@@ -128,7 +129,9 @@ class Copies(Family):
         claim = self.node.claim()
         probe = self.probe(claim)
         self.assertEqual(probe.ask("alloc", 0, MIB), 0)
-        self.assertEqual([probe.ask("todevice", 0, 1000), probe.ask("tohost", 0, 300), probe.ask("tohost", 0, 30)], [0, 0, 0])
+        self.assertEqual(
+            [probe.ask("todevice", 0, 1000), probe.ask("tohost", 0, 300), probe.ask("tohost", 0, 30)], [0, 0, 0]
+        )
         device = claim.ledger.device(0)
         self.assertEqual((device.copy_to_device, device.copy_to_host, device.copy_on_device), (1000, 330, 0))
 

@@ -1,5 +1,6 @@
 """Memory limits through the simulated driver: every family, every way to die, and what the program is told."""
 
+# ruff: noqa: PT009 - unittest, so that ctest needs nothing but Python
 from __future__ import annotations
 
 import unittest

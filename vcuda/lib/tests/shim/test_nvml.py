@@ -1,5 +1,6 @@
 """What NVML tells inside a claim: its limit as the card, its own processes, its own utilisation; nothing of the neighbours."""
 
+# ruff: noqa: PT009 - unittest, so that ctest needs nothing but Python
 from __future__ import annotations
 
 import unittest

@@ -1,5 +1,6 @@
 """Which function a program gets: our hook exactly where the driver's own answer is a hooked function of the same version."""
 
+# ruff: noqa: PT009 - unittest, so that ctest needs nothing but Python
 from __future__ import annotations
 
 import re
@@ -10,7 +11,9 @@ from harness import LIB, PROJECT, SIM, Claim, ShimTest
 
 DEFAULT, LEGACY, PER_THREAD = 0, 1, 2
 HOOKS = frozenset(re.findall(r"^HOOK\((\w+),", (PROJECT / "vcuda/lib/src/hooks.def").read_text(), re.MULTILINE))
-NVML_HOOKS = frozenset(re.findall(r"^HOOK\((\w+),", (PROJECT / "vcuda/lib/src/nvml_hooks.def").read_text(), re.MULTILINE))
+NVML_HOOKS = frozenset(
+    re.findall(r"^HOOK\((\w+),", (PROJECT / "vcuda/lib/src/nvml_hooks.def").read_text(), re.MULTILINE)
+)
 
 
 def route(claim: Claim, version: int, flags: int, *names: str) -> dict[str, tuple[int, int, str]]:
@@ -31,17 +34,33 @@ class Exports(unittest.TestCase):
 
     def test_everything_that_gives_or_takes_device_memory_is_hooked_or_known(self) -> None:
         """A new function of the driver that allocates must not slip by unnoticed."""
-        gives = re.compile(r"^cu(Mem(Alloc(?!Host)|Create$|Pool(Create|Destroy)|Free(?!Host))|Array(3D)?Create|MipmappedArrayCreate)")
+        gives = re.compile(
+            r"^cu(Mem(Alloc(?!Host)|Create$|Pool(Create|Destroy)|Free(?!Host))|Array(3D)?Create|MipmappedArrayCreate)"
+        )
         offered = {name for name in exported(str(SIM / "libcuda.so.1")) if gives.match(name)}
         self.assertEqual(offered - HOOKS, set())
-        launches = {name for name in exported(str(SIM / "libcuda.so.1")) if re.match(r"^cu(Launch(?!HostFunc)|GraphLaunch)", name)}
+        launches = {
+            name
+            for name in exported(str(SIM / "libcuda.so.1"))
+            if re.match(r"^cu(Launch(?!HostFunc)|GraphLaunch)", name)
+        }
         self.assertEqual(launches - HOOKS, set())
 
 
 class ProcAddress(ShimTest):
     def test_the_version_asked_for_decides_and_we_follow_the_driver(self) -> None:
         claim = self.node.claim()
-        new = route(claim, 12000, DEFAULT, "cuMemAlloc", "cuMemFree", "cuMemGetInfo", "cuCtxCreate", "cuInit", "cuGetProcAddress")
+        new = route(
+            claim,
+            12000,
+            DEFAULT,
+            "cuMemAlloc",
+            "cuMemFree",
+            "cuMemGetInfo",
+            "cuCtxCreate",
+            "cuInit",
+            "cuGetProcAddress",
+        )
         self.assertEqual(new["cuMemAlloc"], (0, 0, "shim:cuMemAlloc_v2"))
         self.assertEqual(new["cuMemFree"], (0, 0, "shim:cuMemFree_v2"))
         self.assertEqual(new["cuMemGetInfo"], (0, 0, "shim:cuMemGetInfo_v2"))
@@ -60,7 +79,13 @@ class ProcAddress(ShimTest):
 
     def test_every_answer_is_the_driver_s_own_or_our_hook_of_exactly_that_function(self) -> None:
         """Each name of the driver, at several versions and flavours, against a run without the library."""
-        names = sorted({re.sub(r"_v\d+|_ptsz|_ptds", "", name) for name in exported(str(SIM / "libcuda.so.1")) if name.startswith("cu")})
+        names = sorted(
+            {
+                re.sub(r"_v\d+|_ptsz|_ptds", "", name)
+                for name in exported(str(SIM / "libcuda.so.1"))
+                if name.startswith("cu")
+            }
+        )
         claim, bare = self.node.claim(), Bare(self.node.claim("bare"))
         for version in (11030, 12000, 12090, 13000):
             for flags in (DEFAULT, LEGACY, PER_THREAD):
@@ -69,7 +94,9 @@ class ProcAddress(ShimTest):
                     function = theirs[name][2].partition(":")[2]
                     side = "shim" if function in HOOKS else "driver"
                     expected = f"{side}:{function}" if function else "-"
-                    self.assertEqual(ours[name], (*theirs[name][:2], expected), f"{name} at {version} with flags {flags}")
+                    self.assertEqual(
+                        ours[name], (*theirs[name][:2], expected), f"{name} at {version} with flags {flags}"
+                    )
 
     def test_an_unknown_name_is_the_driver_s_to_refuse(self) -> None:
         answer = route(self.node.claim(), 12000, DEFAULT, "cuNoSuchThing")["cuNoSuchThing"]
@@ -77,7 +104,16 @@ class ProcAddress(ShimTest):
         self.assertEqual(answer[1:], (1, "-"), "status: not found")
 
     def test_dlsym_by_handle_finds_hooks_in_us_and_the_rest_in_the_driver(self) -> None:
-        found = route(self.node.claim(), 0, 0, "cuMemAlloc_v2", "cuLaunchKernel_ptsz", "cuInit", "cuDriverGetVersion", "cuNoSuchThing")
+        found = route(
+            self.node.claim(),
+            0,
+            0,
+            "cuMemAlloc_v2",
+            "cuLaunchKernel_ptsz",
+            "cuInit",
+            "cuDriverGetVersion",
+            "cuNoSuchThing",
+        )
         self.assertEqual(found["cuMemAlloc_v2"][2], "shim:cuMemAlloc_v2")
         self.assertEqual(found["cuLaunchKernel_ptsz"][2], "shim:cuLaunchKernel_ptsz")
         self.assertEqual(found["cuInit"][2], "driver:cuInit")
