@@ -23,6 +23,7 @@ from apps.workloads.workqueue import WorkQueue
 
 HEARTBEAT_SECONDS = 15
 UPKEEP_SECONDS = 10
+GATHER_SECONDS = 0.2  # changes of cards within this time are mirrored at once; starts need the database more
 _log = logging.getLogger(__name__)
 
 
@@ -80,14 +81,13 @@ class Controller:
     async def _bells(self) -> None:
         async for topics in bells.listen():
             for topic in topics:
-                name, _, key = topic.partition(":")
-                if name == "controller" and key:
-                    self._queue.add(UUID(key))
-                elif topic == bells.ALL:
-                    await self._look_at_everything()
-                if topic in ("gateway", bells.ALL):
-                    self._visits.try_now()
-            if any(topic.startswith("controller") or topic == bells.ALL for topic in topics):
+                if topic.startswith("controller:"):
+                    self._queue.add(UUID(topic.removeprefix("controller:")))
+            if bells.ALL in topics:
+                await self._look_at_everything()
+            if topics & {"gateway", bells.ALL}:
+                self._visits.try_now()
+            if topics & {"controller", bells.ALL}:  # limits, the queue or a time limit changed
                 self._admission.set()
                 self._timer.set()
 
@@ -170,6 +170,7 @@ class Controller:
         self._cards.set()
         while True:
             await self._cards.wait()
+            await asyncio.sleep(GATHER_SECONDS)
             self._cards.clear()
             await self._upkeep_rows(mirror_inventory, await self._cluster.inventory())
 

@@ -25,11 +25,12 @@ class Errand(StrEnum):
     REMOVE = "remove"  # ended and deleted: remove its volumes, then mark the row
 
 
-def errand(workload: Workload, *, holds_claim: bool) -> Errand:
+def errand(workload: Workload, *, still_holds_claim: bool = False) -> Errand:
+    """`still_holds_claim` matters only for what has ended."""
     if workload.deleted_at is not None or workload.phase in (Phase.DRAFT, Phase.QUEUED):
         return Errand.NOTHING
     if workload.phase in ENDED:
-        if holds_claim:
+        if still_holds_claim:
             return Errand.END  # cannot happen; if it does, the share comes back only when nothing is left
         return Errand.REMOVE if workload.desired == Desired.DELETED else Errand.NOTHING
     if workload.desired != Desired.RUNNING:

@@ -21,10 +21,14 @@ def move(
     reason: str,
     evidence: Mapping[str, Any] | None = None,
     by_controller: bool = False,
+    also: Sequence[str] = (),
 ) -> bool:
-    """Apply `event`. Returns False where nothing that anybody could see has changed. The controller does not wake itself."""
+    """Apply `event` and save, with the fields in `also`, which the caller has set.
+
+    Returns False, and saves nothing, where nothing that anybody could see has changed. The controller does not wake itself.
+    """
     phase = transition(workload.phase, event)
-    return _enter(workload, phase, reason, dict(evidence or {}), by_controller)
+    return _enter(workload, phase, reason, dict(evidence or {}), by_controller, also)
 
 
 def begin(workload: Workload, events: Sequence[tuple[Event, str, Mapping[str, Any]]]) -> None:
@@ -44,10 +48,12 @@ def begin(workload: Workload, events: Sequence[tuple[Event, str, Mapping[str, An
 
 def note(workload: Workload, *, reason: str, evidence: Mapping[str, Any] | None = None) -> bool:
     """The controller has another reason for the same phase: what it waits for, what goes slowly."""
-    return _enter(workload, workload.phase, reason, dict(evidence or {}), True)
+    return _enter(workload, workload.phase, reason, dict(evidence or {}), True, ())
 
 
-def _enter(workload: Workload, phase: str, reason: str, evidence: dict[str, Any], by_controller: bool) -> bool:
+def _enter(
+    workload: Workload, phase: str, reason: str, evidence: dict[str, Any], by_controller: bool, also: Sequence[str]
+) -> bool:
     if (phase, reason, evidence) == (workload.phase, workload.reason, workload.evidence):
         return False
     now = clock.now()
@@ -56,7 +62,7 @@ def _enter(workload: Workload, phase: str, reason: str, evidence: dict[str, Any]
         workload.phase_since = now
     workload.phase, workload.reason, workload.evidence = phase, reason, evidence
     workload.version += 1
-    workload.save(update_fields=PHASE_FIELDS)
+    workload.save(update_fields=[*PHASE_FIELDS, *also])
     if new_stretch:
         _next_step(workload, now)
     else:

@@ -63,7 +63,8 @@ def load(workload_id: UUID) -> Loaded | None:
     workload = Workload.objects.select_related("owner", "tenant", "environment").filter(id=workload_id).first()
     if workload is None:
         return None
-    todo = errand(workload, holds_claim=ledger.held().filter(workload_id=workload.id).exists())
+    owing = workload.phase in ENDED and ledger.held().filter(workload_id=workload.id).exists()
+    todo = errand(workload, still_holds_claim=owing)
     if todo is Errand.NOTHING:
         return None
     kind = kinds.get(workload.kind)
@@ -109,35 +110,44 @@ def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
     if row is None:
         return Outcome()
     verdict = judge(row, seen)
-    moved = _note_facts(row, seen)
+    facts = _take_facts(row, seen)
+    if verdict.event in (Event.ENDED, Event.BROKE):
+        row.desired = Desired.STOPPED  # it ended by itself: a run is wanted once
+        facts.append("desired")
+    moved = False
     if verdict.event is not None:
         why = (verdict.reason, verdict.evidence) if verdict.reason else (row.reason, row.evidence)
-        moved |= move(row, verdict.event, reason=why[0], evidence=why[1], by_controller=True)
-    if row.phase in ENDED and row.desired == Desired.RUNNING:
-        row.desired = Desired.STOPPED  # it ended by itself: a run is wanted once
-        row.save(update_fields=["desired"])
+        moved = move(row, verdict.event, reason=why[0], evidence=why[1], by_controller=True, also=facts)
+    if not moved:
+        moved = _save_facts(row, facts)
     settled = verdict.settle and quotas.settle(workload_id=row.id, run=row.run)
     deleted = row.phase in ENDED and row.desired == Desired.DELETED
     return Outcome(settled, moved, (row.slug, row.run) if verdict.answers else None, again=deleted)
 
 
-def _note_facts(row: Workload, seen: Observation) -> bool:
-    """Keep where it runs and when it was seen. An UNKNOWN observation is not a sight of it."""
+def _take_facts(row: Workload, seen: Observation) -> list[str]:
+    """Set on the row where it runs and when it was seen; the names of what changed. An UNKNOWN observation is not a sight of it."""
     if seen.state is RunState.UNKNOWN:
-        return False
-    fields: dict[str, Any] = {"observed_at": seen.observed_at}
+        return []
+    facts: dict[str, Any] = {"observed_at": seen.observed_at}
     if seen.run == row.run and row.phase not in ENDED:
-        facts = {"cards": list(seen.cards), "node": seen.node, "exit_code": seen.exit_code}
-        if seen.state in (RunState.ABSENT, RunState.EXITED):
-            facts = {"cards": row.cards, "node": row.node, "exit_code": seen.exit_code}  # where it ran, for history
-        fields |= {name: value for name, value in facts.items() if getattr(row, name) != value}
-    visible = len(fields) > 1
-    for name, value in fields.items():
-        setattr(row, name, value)
+        facts["exit_code"] = seen.exit_code
+        if seen.state not in (RunState.ABSENT, RunState.EXITED):  # what has ended keeps where it ran
+            facts |= {"cards": list(seen.cards), "node": seen.node}
+    changed = [name for name, value in facts.items() if getattr(row, name) != value]
+    for name in changed:
+        setattr(row, name, facts[name])
+    return changed
+
+
+def _save_facts(row: Workload, changed: list[str]) -> bool:
+    """Returns whether anybody could see the change."""
+    visible = any(name != "observed_at" for name in changed)
     if visible:
         row.version += 1
         ring(row, by_controller=True)
-    row.save(update_fields=[*fields, "version"])
+    if changed:
+        row.save(update_fields=[*changed, "version"])
     return visible
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from apps.audit import services as audit
 from apps.audit.context import Actor
 from apps.catalog.models import Environment
-from apps.core import clock
+from apps.core import bells, clock
 from apps.core.errors import Conflict, InvalidInput, NeverFits, NotFound, PortalError, QuotaExceeded
 from apps.core.reasons import explain
 from apps.core.share import Resources
@@ -91,6 +91,7 @@ def _enqueue(workload: Workload, path: ledger.Path) -> None:
         raise refusal(decision)
     if decision.kind is Kind.WAIT:
         begin(workload, [(Event.QUEUE, decision.reason, decision.evidence)])
+        bells.ring("controller")  # room may have come while this was decided
     else:
         begin(workload, [(Event.QUEUE, "queued", {}), (Event.ADMIT, decision.reason, decision.evidence)])
 
@@ -132,6 +133,8 @@ def _want(workload: Workload, **fields: Any) -> None:
 
 def _end(workload: Workload, reason: str, evidence: Mapping[str, Any]) -> None:
     """Its claim stays held until the controller has seen it gone."""
+    if workload.phase == Phase.QUEUED:
+        bells.ring("controller")  # those behind it move up
     if not workload.has_ended and workload.phase != Phase.STOPPING:
         move(workload, Event.STOP, reason=reason, evidence=evidence)
 
@@ -215,6 +218,7 @@ def extend(*, actor: Actor, workload: Workload, seconds: int) -> Workload:
     _want(row, time_limit_seconds=row.time_limit_seconds + seconds, expires_at=expires_at)
     row.next_due_at = row.warn_at
     row.save(update_fields=["next_due_at"])
+    bells.ring("controller")
     after = {"time_limit_seconds": row.time_limit_seconds}
     audit.record(actor=actor, verb=f"{row.kind}.extend", target=row, tenant=row.tenant_id, before=before, after=after)
     return row

@@ -72,11 +72,11 @@ def test_what_is_not_in_the_table_cannot_happen() -> None:
 def test_desire_and_phase_say_what_has_to_be_done(
     phase: Phase, desired: Desired, holds_claim: bool, todo: Errand
 ) -> None:
-    assert errand(workload(phase, desired), holds_claim=holds_claim) is todo
+    assert errand(workload(phase, desired), still_holds_claim=holds_claim) is todo
 
 
 def test_nothing_is_left_to_do_for_a_removed_row() -> None:
-    assert errand(workload(Phase.STOPPED, Desired.DELETED, deleted_at=NOW), holds_claim=False) is Errand.NOTHING
+    assert errand(workload(Phase.STOPPED, Desired.DELETED, deleted_at=NOW), still_holds_claim=False) is Errand.NOTHING
 
 
 phases, desires = st.sampled_from(list(Phase)), st.sampled_from(list(Desired))
