@@ -26,7 +26,8 @@ class NotReady(Exception):
 
 def prepare(*, demo: bool) -> None:
     """Safe to repeat; after the first time it only looks."""
-    (settings.STATE_DIR / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        settings.STATE_DIR.chmod(0o711)  # nginx and experiments have accounts of their own and walk through
     waiting = _migrations_to_apply()
     if waiting:
         call_command("migrate", verbosity=0, interactive=False)
@@ -65,7 +66,8 @@ def simulated_node() -> Path | None:
 def _node_file(cards: str) -> Path:
     """One for each start of the machine and list of cards: what ran before a restart of the machine holds nothing any more."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    _NODES.mkdir(mode=0o755, exist_ok=True)
+    _NODES.mkdir(exist_ok=True)
+    _NODES.chmod(0o755)
     for old in _NODES.iterdir():
         if not old.name.startswith(boot):
             old.unlink()

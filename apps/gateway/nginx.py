@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,20 @@ def prepare(folder: Path, *, listen: str, recheck_seconds: float = RECHECK_SECON
     account = ACCOUNT if os.geteuid() == 0 else None
     _write(folder, _configuration(folder, listen=listen, modules=modules, recheck_seconds=recheck_seconds))
     if account is not None:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, account, account, follow_symlinks=False)
+        _give(folder, account)
     configuration = str(folder / "nginx.conf")
     return Command((program, "-e", "stderr", "-p", str(folder), "-c", configuration), account)
+
+
+def _give(folder: Path, account: int) -> None:
+    closed = [parent for parent in folder.parents if not parent.stat().st_mode & stat.S_IXOTH]
+    if closed:
+        raise Unavailable(
+            f"nginx runs under an account of its own and cannot reach {folder}: {closed[-1]} is closed to others. "
+            f"Run: chmod o+x {closed[-1]}, or set TESSERA_STATE to another folder."
+        )
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, account, account, follow_symlinks=False)
 
 
 def _installed() -> tuple[str, Path]:

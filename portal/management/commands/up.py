@@ -34,6 +34,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, port: int | None = None, no_demo: bool = False, **_options: Any) -> None:
         if port is not None and port != settings.PORT:
             _again_with_port(port)
+        os.umask(0o077)  # what others may see is opened to them by name
         lock = _take_lock()
         try:
             if left := leftovers.end(_REGISTER):
@@ -69,7 +70,8 @@ class _Up:
                 await asked
         finally:
             starting.cancel()
-            await self._stop()
+            # Where a part cannot start, experiments of an earlier run are none the worse for it.
+            await self._stop(experiments=self._asked.is_set())
 
     def _on_signal(self) -> None:
         if self._supervisor.hurry.is_set():
@@ -79,11 +81,12 @@ class _Up:
             self._supervisor.hurry.set()
         self._asked.set()
 
-    async def _stop(self) -> None:
+    async def _stop(self, *, experiments: bool) -> None:
         terminal.say("\nStopping (once more Ctrl-C kills) …")
         await self._supervisor.stop(["controller"])  # first, so that nothing starts anew
         try:
-            await _stop_experiments(self._supervisor.hurry)
+            if experiments:
+                await _stop_experiments(self._supervisor.hurry)
         except PortalError as problem:
             terminal.warn(f"experiments were not stopped and go on running: {problem}")
         await self._supervisor.stop(parts.STOP_FIRST + parts.STOP_LAST)
