@@ -1,6 +1,6 @@
 """Every driver that can run here gets the same tests. A driver is a `Place`: how to make its cluster, and specs that it can run."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -25,23 +25,22 @@ class Place(Protocol):
 
 
 @pytest.fixture(params=["local"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     with {"local": local_site}[request.param]() as made:
         yield made
+        await end_everything(made)
 
 
 @pytest.fixture
 async def cluster(place: Place) -> AsyncIterator[Cluster]:
-    """Started; at the end nothing of it is left."""
     made = place.cluster()
     await made.start()
     yield made
     await made.close()
-    await end_everything(place)
 
 
 async def end_everything(place: Place) -> None:
-    """Also what a test's own drivers have begun."""
+    """Whatever a test's drivers have begun, also where the test has failed half way."""
     cluster = place.cluster()
     await cluster.start()
     async with watching(cluster) as watch:

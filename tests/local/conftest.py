@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def place() -> Iterator[LocalSite]:
+async def place() -> AsyncIterator[LocalSite]:
     with local_site() as made:
         yield made
+        await end_everything(made)
 
 
 @pytest.fixture
@@ -33,7 +34,6 @@ async def cluster(place: LocalSite) -> AsyncIterator[LocalCluster]:
     await made.start()
     yield made
     await made.close()
-    await end_everything(place)
 
 
 @pytest.fixture

@@ -70,10 +70,8 @@ def prepared(listener: socket.socket, token: str, home: Path) -> NotebookServer:
         jpserver_extensions={"jupyterlab": True, "jupyter_server_terminals": True},
     )
     server.listener = listener
-    server.tornado_settings = {
-        "tessera_token": token,
-        "websocket_ping_interval": 30,
-    }  # seconds; proxies cut what is silent
+    # Pings go out each 30 s by default; a longer patience (ms) than that would only be cut, with a warning each time.
+    server.tornado_settings = {"tessera_token": token, "ws_ping_timeout": 30_000}
     server.initialize(argv=[], find_extensions=False)
     return server
 
