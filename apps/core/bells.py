@@ -22,6 +22,11 @@ def ring(*topics: str) -> None:
         transaction.on_commit(partial(_send, frozenset(topics)), robust=True)
 
 
+def ring_now(*topics: str) -> None:
+    """For programs that have no transaction open, event loops among them: `ring` looks at the database connection."""
+    _send(frozenset(topics))
+
+
 def _send(topics: frozenset[str]) -> None:
     if settings.BELL_REDIS_URL:
         bells_redis.send(settings.BELL_REDIS_URL, topics)

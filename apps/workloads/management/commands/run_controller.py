@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 
 class Command(BaseCommand):
     help = "Run the controller: admission, reconciliation, timers, samples. A second one waits until the first is gone."
+    requires_system_checks = ()  # they load every page and would only delay a take-over
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         folder = Path(settings.STATE_DIR) / "run"
