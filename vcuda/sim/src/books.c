@@ -25,7 +25,7 @@ static int charge_locked(struct sim_handle *handle, uint32_t index, enum sim_cla
   uint64_t capacity = sim_card_capacity(card);
   uint64_t used = sim_card_used(node, index);
 
-  if (used > capacity || bytes > capacity - used) {
+  if (used > capacity || bytes > capacity - used || used + bytes > card->peak_bytes) { /* a new peak must not count the dead */
     sim_reclaim(handle);
     used = sim_card_used(node, index);
   }

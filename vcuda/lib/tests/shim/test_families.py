@@ -27,6 +27,14 @@ class StreamOrdered(Family):
         self.assert_agree(claim, "after free and synchronisation")
         self.assertEqual(claim.reserved(), before)
 
+    def test_small_blocks_share_pages_and_the_books_follow(self) -> None:
+        claim = self.node.claim(memory=2 * GIB)
+        probe = self.probe(claim)
+        for command in ("async", "poolalloc"):
+            for index, size in enumerate((1000, MIB, 3 * MIB, 100, 50 * MIB)):
+                self.assertEqual(probe.ask(command, index, size), 0)
+                self.assert_agree(claim, f"after {command} of {size} bytes")
+
     def test_the_limit_holds(self) -> None:
         claim = self.node.claim(memory=2 * GIB)
         probe = self.probe(claim)

@@ -101,6 +101,7 @@ class Death(ShimTest):
             alive = [self.probe(claim)]
         alive[0].ask("alloc", 9, 6 * GIB)  # cannot fit: makes the survivor look for the dead
         self.assertEqual(claim.reserved(), self.node.used())
+        self.assertLessEqual(self.node.peak(), 6 * GIB, "not one byte above the limit, whoever died when")
 
     @staticmethod
     def _act(dice: random.Random, alive: list[Probe]) -> None:

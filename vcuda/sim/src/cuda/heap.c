@@ -219,6 +219,19 @@ void heap_free_all(struct sim_handle *node, const void *owner) {
   pthread_mutex_unlock(&lock);
 }
 
+uint64_t heap_backing(const void *owner) {
+  uint64_t bytes = 0;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < range_count; i++) {
+    if (ranges[i].owner == owner) bytes += ranges[i].charged;
+  }
+  for (const struct block *block = blocks; block; block = block->next) {
+    if (block->owner == owner) bytes += HEAP_PAGE;
+  }
+  pthread_mutex_unlock(&lock);
+  return bytes;
+}
+
 bool heap_find(uint64_t address, struct range *out) {
   size_t at;
   bool found = false;

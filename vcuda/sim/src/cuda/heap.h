@@ -33,6 +33,9 @@ int heap_alloc(struct sim_handle *node, const void *owner, uint32_t card, enum s
 int heap_free(struct sim_handle *node, uint64_t address);
 void heap_free_all(struct sim_handle *node, const void *owner);
 
+/* What the card is charged for all that the owner holds: whole pages. */
+uint64_t heap_backing(const void *owner);
+
 /* The range that holds the address. */
 bool heap_find(uint64_t address, struct range *out);
 /* True when the bytes lie wholly in device memory (possibly in several ranges side by side). */

@@ -58,7 +58,7 @@ static void drop_chunk(struct chunk **link) {
   struct chunk *chunk = *link;
   *link = chunk->next;
   heap_free(&driver.node, chunk->base);
-  if (chunk->pool) chunk->pool->reserved -= chunk->bytes;
+  if (chunk->pool) chunk->pool->reserved = heap_backing(chunk->pool);
   free(chunk);
 }
 
@@ -117,7 +117,7 @@ static CUresult new_chunk(CUmemoryPool pool, uint64_t bytes, struct chunk **out)
   chunk->bytes = bytes;
   chunk->next = chunks;
   __atomic_store_n(&chunks, chunk, __ATOMIC_RELAXED); /* guarded by the lock; see the look without it in pools_settle */
-  pool->reserved += bytes;
+  pool->reserved = heap_backing(pool);
   if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
   *out = chunk;
   return CUDA_SUCCESS;
