@@ -158,15 +158,22 @@ export function draftOf(entries) {
   return Object.fromEntries([...entries].filter(([name, value]) => !passing.has(name) && typeof value === "string"));
 }
 
+/** A form that was sent and is not shown again was taken; its draft is done. */
+function forgetSentDraft() {
+  const sent = sessionStorage.getItem("sent");
+  sessionStorage.removeItem("sent");
+  if (sent && !document.querySelector(`form[data-keep="${sent}"]`)) sessionStorage.removeItem(`draft:${sent}`);
+}
+
 function keepDrafts() {
+  forgetSentDraft();
   for (const form of document.querySelectorAll("form[data-keep]")) {
     const place = `draft:${form.dataset.keep}`;
     const saved = sessionStorage.getItem(place);
     if (saved && !form.hasAttribute("data-answered")) restore(form, JSON.parse(saved));
+    form.addEventListener("submit", () => sessionStorage.setItem("sent", form.dataset.keep));
     form.addEventListener("input", () => sessionStorage.setItem(place, JSON.stringify(draftOf(new FormData(form)))));
   }
-  const done = document.querySelector("[data-draft-done]");
-  if (done) sessionStorage.removeItem(`draft:${done.dataset.draftDone}`);
 }
 
 function restore(form, draft) {

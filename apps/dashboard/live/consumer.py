@@ -50,10 +50,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     patience: ClassVar[float] = 30.0  # seconds that a browser may take to confirm a message
 
     user_id: UUID
+    pump: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
         await self.accept()
-        self.pump: asyncio.Task[None] | None = None
         self.hub: Hub = hub()
         self.session_key = sessions.session_key_of(self.scope)
         user = await database_sync_to_async(sessions.signed_in)(self.session_key)

@@ -52,7 +52,7 @@ class Hub:
             async for topics in self._listen():
                 for socket in tuple(self._sockets):
                     socket.rang(topics)
-        except OSError:
+        except Exception:  # whatever broke the listener, the pages must go on
             logger.warning("bells cannot be heard; pages re-read on a timer", exc_info=True)
             await asyncio.sleep(_RETRY_SECONDS)
 

@@ -169,7 +169,7 @@ def detail(request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpRespons
         "url": reverse("experiment", args=[workload.id]),
         "topic": f"workload:{workload.id}",
         "parts": parts.workload_parts(actor, workload),
-        "cards": range(max(len(workload.cards), 1)),
+        "cards": range(workload.gpu_count),
         "card_memory": max((card.memory for card in cards), default=workload.gpu_memory),
         "extensions": ((3600, _("1 hour")), (14400, _("4 hours")), (86400, _("1 day"))),
     }
