@@ -93,14 +93,18 @@ def _web(door: socket.socket) -> Part:
 def _authoriser(door: socket.socket) -> Part:
     argv = [*_MANAGE, "run_authoriser", "--fd", str(door.fileno())]
     ready = _answers("http://authoriser/authorise", unix=nginx.socket_path(settings.GATEWAY_DIR))
-    return Part(Program("authoriser", argv, fds=(door.fileno(),)), "green", ready)
+    return Part(Program("authoriser", argv, fds=(door.fileno(),)), "green", ready, back=_gateway_is_back)
 
 
 def _nginx(command: nginx.Command) -> Part:
     # Asked to end fast, and by a signal that the master passes on to its workers.
     program = Program("nginx", command.argv, account=command.account, last_signal=signal.SIGTERM)
     ready = _answers(f"http://{_near()}:{settings.GATEWAY_PORT}/")
-    return Part(program, "yellow", ready, back=lambda: bells.ring("gateway"))
+    return Part(program, "yellow", ready, back=_gateway_is_back)
+
+
+def _gateway_is_back() -> None:
+    bells.ring_now("gateway")  # visits that it could not let through are made again at once
 
 
 def _near() -> str:

@@ -104,13 +104,20 @@ class Supervisor:
             terminal.warn(f"{part.name} ended ({_how(code)}); {again}. Its log: {self._logs / part.name}.log")
             await asyncio.sleep(pause)
             pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
-            child = self._spawn(part)
-            answering = asyncio.create_task(_until_ready(part))
-            await _first_of(answering, child.ended)
-            if answering.done():
-                terminal.done(f"{part.name} is back")
-                part.back()
-            answering.cancel()
+            try:
+                await self._restart(part)
+            except Exception as problem:  # no memory, no processes left: once more later
+                terminal.warn(f"{part.name} cannot be started: {problem}")
+
+    async def _restart(self, part: Part) -> None:
+        child = self._spawn(part)
+        answering = asyncio.create_task(_until_ready(part))
+        await _first_of(answering, child.ended)
+        if answering.done():
+            answering.result()
+            terminal.done(f"{part.name} is back")
+            part.back()
+        answering.cancel()
 
 
 async def _first_of(one: asyncio.Future[Any], other: asyncio.Future[int], within: float | None = None) -> None:

@@ -133,6 +133,17 @@ local function refuse(status)
   return ngx.exit(status)
 end
 
+-- The server's own checks against other sites' pages do not count here: it takes our secret for the person's own. So they are made
+-- here, and a page of another notebook, which the browser counts as the same site, is another page too.
+local function foreign()
+  local var = ngx.var
+  local origin, method = var.http_origin, ngx.req.get_method()
+  if not origin or origin == options.scheme .. "://" .. var.http_host then
+    return false
+  end
+  return var.websocket == "1" or not (method == "GET" or method == "HEAD" or method == "OPTIONS")
+end
+
 -- Before every request: lets it pass with the headers that the workload may see, or ends it with a status that nginx.conf explains.
 function M.access()
   local host = (ngx.var.http_host or ""):lower():gsub(":%d+$", "")
@@ -145,6 +156,13 @@ function M.access()
   end
   if answer.status ~= 204 then
     return refuse(answer.status)
+  end
+  if foreign() then
+    ngx.req.discard_body()
+    ngx.status = 403
+    ngx.header.content_type = "text/plain"
+    ngx.say("Pages of other addresses may not do this.")
+    return ngx.exit(403)
   end
   rewrite_headers(answer)
   ngx.ctx.answer = answer

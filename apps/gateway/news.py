@@ -1,12 +1,16 @@
 """Wakes whoever waits for a change of one workload. Carries no data: who wakes reads the rows again."""
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
 from apps.core import bells
+
+_PAUSE = 2.0  # seconds
+_log = logging.getLogger(__name__)
 
 
 class News:
@@ -28,8 +32,13 @@ class News:
                 del self._waiting[topic]
 
     async def run(self) -> None:
-        async for topics in bells.listen():
-            self.ring(topics)
+        while True:
+            try:
+                async for topics in bells.listen():
+                    self.ring(topics)
+            except Exception as problem:  # pages that wait look again by themselves, only later
+                _log.warning("bells are not heard, again in %.0f s: %s", _PAUSE, problem)
+            await asyncio.sleep(_PAUSE)
 
     def ring(self, topics: frozenset[str]) -> None:
         heard = list(self._waiting) if bells.ALL in topics else topics

@@ -147,3 +147,22 @@ async def test_an_answer_that_is_all_head_is_cut_off(
         with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
             await asyncio.wait_for(inside.ws_connect(f"{gateway.origin(scene.mine)}/ws"), BOUND)
     assert refusal.value.status == 502
+
+
+async def test_a_page_of_another_notebook_can_neither_change_nor_listen(
+    gateway: Gateway, scene: Scene, inside: aiohttp.ClientSession, servers: Servers
+) -> None:
+    """A browser sends our cookie along, for it counts the other notebook as the same site."""
+    mine = gateway.origin(scene.mine)
+    for origin in (gateway.origin(scene.other), "http://evil.example", "null", mine.replace("http", "https")):
+        async with inside.post(f"{mine}/api/kernels", headers={"Origin": origin}) as answer:
+            assert answer.status == 403
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+            await inside.ws_connect(f"{mine}/ws", origin=origin)
+        assert refusal.value.status == 403
+    assert not servers[scene.mine.uid].seen
+    async with inside.post(f"{mine}/api/kernels", headers={"Origin": mine}) as answer:
+        assert answer.status == 200
+    async with inside.ws_connect(f"{mine}/ws", origin=mine) as socket:
+        await socket.send_str("mine")
+        assert await socket.receive_str(timeout=BOUND) == "mine"
