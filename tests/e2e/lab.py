@@ -27,7 +27,7 @@ def call(lab: Page, method: str, path: str, body: Any = None) -> Any:
             const init = {method, headers: {"X-XSRFToken": mark, "Content-Type": "application/json"}};
             if (body) init.body = JSON.stringify(body);
             const answer = await fetch(path, init);
-            if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status}`);
+            if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
             return answer.json();
         }""",
         [method, path, body],
