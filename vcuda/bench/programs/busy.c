@@ -1,6 +1,6 @@
-/* A tenant's program that keeps the card busy: busy KERNEL_NS,KERNEL_NS... sync|async|graph SECONDS
+/* A tenant's program that keeps the card busy: busy KERNEL_NS,KERNEL_NS... sync|async|graph|streams SECONDS
  * Launches kernels of the given lengths in turn until SECONDS of node time are over. `sync` waits after each, `async` and `graph` let the
- * stream fill. Prints "ready", waits for a line, runs, prints "launches first_ns last_ns". It knows nothing of any limit. */
+ * stream fill, `streams` fills four in turn. Prints "ready", waits for a line, runs, prints "launches first_ns last_ns". It knows nothing of any limit. */
 #include <cuda.h>
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry tessera_busy(.param .u64 ns)\n{\n ret;\n}\n";
 
-enum { KINDS = 8, GRAPH_KERNELS = 10 };
+enum { KINDS = 8, GRAPH_KERNELS = 10, STREAMS = 4 };
 
 static uint64_t lengths[KINDS];
 static int kinds;
@@ -62,13 +62,14 @@ int main(int argc, char **argv) {
     CUcontext context;
     CUmodule module;
     CUfunction function;
-    CUstream stream;
+    CUstream streams[STREAMS];
     CUgraphExec exec = NULL;
     char line[16];
     if (argc < 4)
         return 2;
     parse(argv[1]);
     int sync = strcmp(argv[2], "sync") == 0, graph = strcmp(argv[2], "graph") == 0;
+    unsigned used = strcmp(argv[2], "streams") == 0 ? STREAMS : 1;
     uint64_t duration = (uint64_t)(atof(argv[3]) * 1e9), count = 0;
     *(void **)&served_now = dlsym(RTLD_DEFAULT, "tesseraSimNow");
     must(cuInit(0), "cuInit");
@@ -77,9 +78,10 @@ int main(int argc, char **argv) {
     must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     must(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
     must(cuModuleGetFunction(&function, module, "tessera_busy"), "cuModuleGetFunction");
-    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    for (unsigned i = 0; i < used; i++)
+        must(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     if (graph)
-        exec = record(function, stream);
+        exec = record(function, streams[0]);
     puts("ready");
     fflush(stdout);
     if (!fgets(line, sizeof line, stdin))
@@ -87,12 +89,12 @@ int main(int argc, char **argv) {
     uint64_t first = now(), end = first + duration;
     while (now() < end) {
         if (graph)
-            must(cuGraphLaunch(exec, stream), "cuGraphLaunch");
+            must(cuGraphLaunch(exec, streams[0]), "cuGraphLaunch");
         else
-            launch(function, stream, (int)(count % (unsigned)kinds));
+            launch(function, streams[count % used], (int)(count % (unsigned)kinds));
         count++;
         if (sync)
-            must(cuStreamSynchronize(stream), "cuStreamSynchronize");
+            must(cuStreamSynchronize(streams[0]), "cuStreamSynchronize");
     }
     printf("%llu %llu %llu\n", (unsigned long long)count, (unsigned long long)first, (unsigned long long)now());
     fflush(stdout);

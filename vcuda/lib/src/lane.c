@@ -36,7 +36,7 @@ struct lane {
     uint32_t idle;
 };
 
-static struct lane lanes[LANES];
+static struct lane lanes[LANES] = {[0 ... LANES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 static bool is_entered(const struct lane *lane) {
     return atomic_load(&lane->launches) % ONE_LAUNCH != 0;
@@ -73,10 +73,10 @@ static bool can_be_taken(const struct lane *lane) {
 
 static void set_up(struct lane *lane, CUstream stream, CUcontext context, uint64_t thread, int device) {
     atomic_store(&lane->used, false);
+    pthread_mutex_lock(&lane->lock);
     if (lane->context == context)
         destroy_pairs(lane);
     lane->idle = 0; /* events of another context are that context's to free */
-    pthread_mutex_init(&lane->lock, NULL);
     lane->context = context;
     lane->stream = stream;
     lane->thread = thread;
@@ -86,6 +86,7 @@ static void set_up(struct lane *lane, CUstream stream, CUcontext context, uint64
     atomic_store(&lane->completed_ns, 0);
     atomic_store(&lane->marked_ns, 0);
     atomic_store(&lane->poll_at_ns, 0);
+    pthread_mutex_unlock(&lane->lock);
     atomic_store_explicit(&lane->used, true, memory_order_release);
 }
 

@@ -160,7 +160,7 @@ struct vcuda_slot {
     struct vcuda_slot_device device[VCUDA_MAX_DEVICES];
 };
 
-/* What one launch of a kernel costs; compute-law section 4 in docs/. A lost update is harmless. */
+/* What one launch of a kernel costs; vcuda/README.md, "Estimating". A lost update is harmless. */
 struct vcuda_cost {
     uint64_t key;     /* hash of function, module, grid, block, shared bytes; 0: free */
     double est_ns;    /* 0: not known */
