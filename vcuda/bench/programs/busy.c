@@ -1,6 +1,7 @@
 /* A tenant's program that keeps the card busy: busy KERNEL_NS,KERNEL_NS... sync|async|graph|streams SECONDS
  * Launches kernels of the given lengths in turn until SECONDS of node time are over. `sync` waits after each, `async` and `graph` let the
- * stream fill, `streams` fills four in turn. Prints "ready", waits for a line, runs, prints "launches first_ns last_ns". It knows nothing of any limit. */
+ * stream fill, `streams` fills four in turn. Prints "ready", waits for a line, runs, prints "launches first_ns last_ns". It knows nothing of any limit. The driver is opened
+ * and its functions are looked up at run time, as the CUDA runtime does it. */
 #include <cuda.h>
 
 #include <dlfcn.h>
@@ -12,6 +13,16 @@
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry tessera_busy(.param .u64 ns)\n{\n ret;\n}\n";
+
+#define FUNCTIONS(X)                                                                                                     \
+    X(cuInit) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleGetFunction)   \
+    X(cuStreamCreate) X(cuStreamSynchronize) X(cuLaunchKernel) X(cuGraphLaunch) X(cuGraphInstantiateWithFlags)           \
+    X(cuStreamBeginCapture_v2) X(cuStreamEndCapture)
+
+#define DECLARE(name) __typeof__(&name) name;
+static struct {
+    FUNCTIONS(DECLARE)
+} driver;
 
 enum { KINDS = 8, GRAPH_KERNELS = 10, STREAMS = 4 };
 
@@ -38,23 +49,33 @@ static void must(CUresult result, const char *what) {
 /* The length is part of the grid too, as with a real kernel of which more blocks take longer. */
 static void launch(CUfunction function, CUstream stream, int kind) {
     void *params[] = {&lengths[kind]};
-    must(cuLaunchKernel(function, (unsigned)(1 + lengths[kind] / 1000), 1, 1, 256, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
+    must(driver.cuLaunchKernel(function, (unsigned)(1 + lengths[kind] / 1000), 1, 1, 256, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
 }
 
 static CUgraphExec record(CUfunction function, CUstream stream) {
     CUgraph graph;
     CUgraphExec exec;
-    must(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+    must(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
     for (int i = 0; i < GRAPH_KERNELS; i++)
         launch(function, stream, i % kinds);
-    must(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
-    must(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
+    must(driver.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+    must(driver.cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate");
     return exec;
 }
 
 static void parse(char *text) {
     for (char *word = strtok(text, ","); word && kinds < KINDS; word = strtok(NULL, ","))
         lengths[kinds++] = strtoull(word, NULL, 10);
+}
+
+static int open_driver(void) {
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (!handle)
+        return 0;
+#define LOOK_UP(name) *(void **)&driver.name = dlsym(handle, #name);
+    FUNCTIONS(LOOK_UP)
+    *(void **)&served_now = dlsym(handle, "tesseraSimNow");
+    return 1;
 }
 
 int main(int argc, char **argv) {
@@ -65,21 +86,20 @@ int main(int argc, char **argv) {
     CUstream streams[STREAMS];
     CUgraphExec exec = NULL;
     char line[16];
-    if (argc < 4)
+    if (argc < 4 || !open_driver())
         return 2;
     parse(argv[1]);
     int sync = strcmp(argv[2], "sync") == 0, graph = strcmp(argv[2], "graph") == 0;
     unsigned used = strcmp(argv[2], "streams") == 0 ? STREAMS : 1;
     uint64_t duration = (uint64_t)(atof(argv[3]) * 1e9), count = 0;
-    *(void **)&served_now = dlsym(RTLD_DEFAULT, "tesseraSimNow");
-    must(cuInit(0), "cuInit");
-    must(cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    must(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
-    must(cuModuleGetFunction(&function, module, "tessera_busy"), "cuModuleGetFunction");
+    must(driver.cuInit(0), "cuInit");
+    must(driver.cuDeviceGet(&device, 0), "cuDeviceGet");
+    must(driver.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    must(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    must(driver.cuModuleLoadData(&module, ptx), "cuModuleLoadData");
+    must(driver.cuModuleGetFunction(&function, module, "tessera_busy"), "cuModuleGetFunction");
     for (unsigned i = 0; i < used; i++)
-        must(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+        must(driver.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     if (graph)
         exec = record(function, streams[0]);
     puts("ready");
@@ -89,12 +109,12 @@ int main(int argc, char **argv) {
     uint64_t first = now(), end = first + duration;
     while (now() < end) {
         if (graph)
-            must(cuGraphLaunch(exec, streams[0]), "cuGraphLaunch");
+            must(driver.cuGraphLaunch(exec, streams[0]), "cuGraphLaunch");
         else
             launch(function, streams[count % used], (int)(count % (unsigned)kinds));
         count++;
         if (sync)
-            must(cuStreamSynchronize(streams[0]), "cuStreamSynchronize");
+            must(driver.cuStreamSynchronize(streams[0]), "cuStreamSynchronize");
     }
     printf("%llu %llu %llu\n", (unsigned long long)count, (unsigned long long)first, (unsigned long long)now());
     fflush(stdout);
