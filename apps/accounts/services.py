@@ -5,6 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.contrib.auth.password_validation import validate_password
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -13,6 +14,7 @@ from apps.accounts.models import ApiToken, PlatformRole, User
 from apps.accounts.scopes import SCOPES
 from apps.audit import services as audit
 from apps.audit.context import Actor
+from apps.core import clock
 from apps.core.errors import InvalidInput, NotFound, NotPermitted
 
 MAX_TOKEN_LIFE = timedelta(days=366)
@@ -144,6 +146,12 @@ def revoke_token(*, actor: Actor, token: ApiToken) -> None:
         raise NotFound(_("There is no such token."))
     audit.record(actor=actor, verb="token.revoke", target=token, before={"name": token.name, "scopes": token.scopes})
     token.delete()
+
+
+def forget_expired() -> None:
+    """Sessions and tokens whose time is over. A token is kept a week longer, so that its owner sees what happened to it."""
+    Session.objects.filter(expire_date__lt=clock.now()).delete()
+    ApiToken.objects.filter(expiry__lt=clock.now() - timedelta(days=7)).delete()
 
 
 def _check_password(password: str, user: User) -> None:

@@ -1,4 +1,4 @@
-"""The texts of `core.reasons`, by code; `code:dimension` where a dimension of the quota needs its own words."""
+"""The texts of `core.reasons`, by code; `code:dimension` and `code:many` (GPUs) where these need their own words."""
 
 from django.utils.translation import gettext_lazy as _
 
@@ -49,6 +49,15 @@ _REASONS = (
         _("It starts by itself when somebody stops. Choose a smaller share to start sooner."),
     ),
     Reason(
+        "waiting_card:many",
+        _WAITING,
+        _("Waiting for room on {asked_gpus} GPUs"),
+        _(
+            "This needs {memory_bytes} and {compute_permille} on each of {asked_gpus} GPUs of one machine; they are not free together now."
+        ),
+        _("It starts by itself when somebody stops. Choose fewer GPUs or a smaller share to start sooner."),
+    ),
+    Reason(
         "waiting_machine",
         _WAITING,
         _("Waiting for RAM"),
@@ -60,10 +69,17 @@ _REASONS = (
         "never_fits_card",
         _ERROR,
         _("Larger than any GPU"),
-        _(
-            "This needs {asked_gpus} × {asked_bytes} and {asked_permille}; the largest GPU here has {largest_bytes}, and there are {gpus}."
-        ),
+        _("This needs {asked_bytes}; the largest GPU here has {largest_bytes}."),
         _("Choose a smaller share."),
+    ),
+    Reason(
+        "never_fits_card:many",
+        _ERROR,
+        _("More than any machine has"),
+        _(
+            "This needs {asked_bytes} on each of {asked_gpus} GPUs; no machine has so many so large (largest: {largest_bytes})."
+        ),
+        _("Choose fewer GPUs or a smaller share."),
     ),
     Reason(
         "never_fits_machine",

@@ -62,7 +62,8 @@ def explain(code: str, evidence: Mapping[str, Any] | None = None) -> Explanation
     from apps.core.reason_texts import CATALOGUE, UNKNOWN
 
     facts = {"code": code, **(evidence or {})}
-    reason = CATALOGUE.get(f"{code}:{facts.get('dimension')}") or CATALOGUE.get(code, UNKNOWN)
+    variant = "many" if facts.get("asked_gpus", 1) != 1 else facts.get("dimension")
+    reason = CATALOGUE.get(f"{code}:{variant}") or CATALOGUE.get(code, UNKNOWN)
     shown = _shown(facts)
     return Explanation(
         code=code,

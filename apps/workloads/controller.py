@@ -7,8 +7,10 @@ the heartbeat (which looks at everything once, in case an event was lost) and th
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import count
 from uuid import UUID
 
+from apps.accounts import services as accounts
 from apps.cluster.protocol import Cluster
 from apps.cluster.services import mirror_inventory
 from apps.cluster.specs import Observation
@@ -23,6 +25,7 @@ from apps.workloads.workqueue import WorkQueue
 
 HEARTBEAT_SECONDS = 15
 UPKEEP_SECONDS = 10
+UPKEEP_ROUNDS_AN_HOUR = 360
 GATHER_SECONDS = 0.2  # changes of cards within this time are mirrored at once; starts need the database more
 _log = logging.getLogger(__name__)
 
@@ -180,9 +183,11 @@ class Controller:
             await self._upkeep_rows(telemetry.ingest, batch)
 
     async def _upkeep(self) -> None:
-        while True:
-            await asyncio.sleep(UPKEEP_SECONDS)
+        for round_number in count():
             await self._upkeep_rows(telemetry.roll_up, clock.now())
+            if round_number % UPKEEP_ROUNDS_AN_HOUR == 0:
+                await self._upkeep_rows(accounts.forget_expired)
+            await asyncio.sleep(UPKEEP_SECONDS)
 
     async def _keep_lease(self) -> None:
         while True:

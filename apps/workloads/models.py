@@ -85,6 +85,7 @@ class Workload(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["tenant", "phase"], name="workload_tenant_phase"),
             models.Index(fields=["owner", "-created_at"], name="workload_owner_created"),
+            models.Index(fields=["-created_at", "-id"], condition=Q(deleted_at=None), name="workload_list"),
             models.Index(fields=["queued_at"], condition=Q(phase=Phase.QUEUED), name="workload_queue"),
         ]
 

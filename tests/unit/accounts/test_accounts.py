@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.hashers import get_hasher
+from django.contrib.sessions.models import Session
 from django.test import RequestFactory
 from knox.auth import TokenAuthentication
 
@@ -13,6 +14,7 @@ from apps.audit.context import Actor
 from apps.audit.models import Event
 from apps.core.errors import InvalidInput, NotFound, NotPermitted
 from portal import settings as portal_settings
+from tests.conftest import Clock
 from tests.factories import World
 
 pytestmark = pytest.mark.django_db
@@ -148,3 +150,15 @@ def test_an_operators_token_is_one_of_an_operator_only_with_the_scope_for_it(wor
     narrowed, _ = token(world.operator, "platform", tenant_id=world.lab.id)
     who = owned(world.operator)
     assert [actor_for(who, t).is_operator for t in (plain, platform, narrowed)] == [False, True, False]
+
+
+def test_what_has_expired_is_forgotten_and_what_lives_is_kept(world: World, stopped_clock: Clock) -> None:
+    live, _secret = token(world.member)
+    old, _secret = token(world.member)
+    ApiToken.objects.filter(pk=live.pk).update(expiry=stopped_clock.now - DAY)  # its owner may still want to see it
+    ApiToken.objects.filter(pk=old.pk).update(expiry=stopped_clock.now - 8 * DAY)
+    for key, days in (("dead", -1), ("alive", 1)):
+        Session.objects.create(session_key=key, session_data="", expire_date=stopped_clock.now + days * DAY)
+    services.forget_expired()
+    assert list(ApiToken.objects.all()) == [live]
+    assert [session.session_key for session in Session.objects.all()] == ["alive"]
