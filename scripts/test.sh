@@ -38,6 +38,7 @@ parts() {
   check "Node agent" "${pytest[@]}" tests/agent
   check "Local driver" "${pytest[@]}" tests/contract tests/local
   check "Gateway" "${pytest[@]}" tests/gateway
+  check "REST interface, live: its guide and its description" "${pytest[@]}" tests/api
 }
 e2e() { check "The whole product in a real browser" "${pytest[@]}" tests/e2e; }
 

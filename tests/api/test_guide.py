@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from apps.api.problem_kinds import KINDS
-from tests.unit.api.live.server import PATIENCE, Server
+from tests.api.server import PATIENCE, Server
 
 GUIDE = Path(settings.BASE_DIR) / "docs" / "user" / "api.md"
 BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

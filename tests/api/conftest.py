@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.api.live.server import Server, serving
+from tests.api.server import Server, serving
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.unit.api.live.server import Server
+from tests.api.server import Server
 
 CHECKS = [
     not_a_server_error,
