@@ -74,20 +74,25 @@ class LocalSite:
             cwd=PROJECT,
             stderr=asyncio.subprocess.PIPE,
         )
+        try:
+            drain = await self._ready(process)
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+        await drain
+
+    @staticmethod
+    async def _ready(process: asyncio.subprocess.Process) -> asyncio.Task[bytes]:
+        """Wait for the agent to say so; returns what reads the rest of its output, so that the pipe never fills."""
         assert process.stderr is not None
         said: list[bytes] = []
         async with asyncio.timeout(BOUND):
             while b"Ready at" not in (line := await process.stderr.readline()):
                 assert line, b"".join(said).decode()
                 said.append(line)
-        drain = asyncio.create_task(process.stderr.read())
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-            await drain
+        return asyncio.create_task(process.stderr.read())
 
     def _node(self, models: str) -> Path:
         if not all(path.exists() for path in _BUILT):
