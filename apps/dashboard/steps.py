@@ -36,7 +36,7 @@ def _view(step: Step) -> StepView:
     why = explain(step.reason or step.phase, step.evidence)
     seconds = (step.ended_at - step.began_at).total_seconds() if step.ended_at else None
     icon, tone = _look(phase, ended=step.ended_at is not None)
-    title = why.title if step.reason else str(phase.label)
+    title = why.title if step.reason and phase != Phase.STOPPING else str(phase.label)
     return StepView(title[:1].upper() + title[1:], icon, tone, step.began_at, seconds, why)
 
 

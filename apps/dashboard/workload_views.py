@@ -155,7 +155,7 @@ def _bar(workload: Workload, card: Gpu | None, sample: Sample | None) -> ShareBa
         ceiling=workload.gpu_ceiling,
         memory=workload.gpu_memory,
         card_memory=card.memory if card else 0,
-        card=f"{card.model} {card.index}" if card else "",
+        card=f"GPU {card.index}: {card.model}" if card else "",
         **figures,
     )
 
