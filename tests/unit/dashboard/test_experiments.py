@@ -39,7 +39,7 @@ def _custom(world: World, **changes: str) -> dict[str, str]:
 
 def test_the_form_begins_with_the_last_choice(world: World, browser: Person, make: Make, choices: None) -> None:
     make(gpu_memory=12 * GIB, time_limit_seconds=14400)
-    page = browser(world.member).get("/experiments/new/").content.decode()
+    page = " ".join(browser(world.member).get("/experiments/new/").content.decode().split())
     assert 'value="custom" checked' in page
     assert 'name="gpu_memory"' in page
     assert 'value="12"' in page
