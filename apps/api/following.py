@@ -14,6 +14,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.contrib.sessions.backends.db import SessionStore
+from django.db import close_old_connections
 from django.db.models import Q
 
 from apps.accounts.models import ApiToken, User
@@ -155,6 +156,12 @@ class Reading:
 
     @sync_to_async
     def look(self, workload_id: UUID) -> Workload | None:
+        try:
+            return self._visible(workload_id)
+        finally:
+            close_old_connections()  # a reader stays for hours; its place in the pool is for requests
+
+    def _visible(self, workload_id: UUID) -> Workload | None:
         user = User.objects.filter(pk=str(self.actor.user_id), is_active=True).first()
         if user is None or not self._still_signed_in():
             return None

@@ -222,6 +222,7 @@ class SeriesSerializer(Reply):
     at_unix_seconds = serializers.ListField(child=serializers.IntegerField())
     compute_used_permille = _column()
     compute_limit_permille = _column()
+    compute_peak_permille = _column()
     memory_used_bytes = _column()
     memory_limit_bytes = _column()
     throttled_ms = _column()

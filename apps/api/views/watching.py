@@ -19,6 +19,7 @@ from apps.workloads.models import Step
 COLUMNS = {
     "compute_used": "compute_used_permille",
     "compute_limit": "compute_limit_permille",
+    "compute_peak": "compute_peak_permille",
     "memory_used": "memory_used_bytes",
     "memory_limit": "memory_limit_bytes",
     "throttled_ms": "throttled_ms",

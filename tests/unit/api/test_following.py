@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import connection
 from django.test import AsyncClient
+from pytest_django import Settings
 
 from apps.accounts.models import ApiToken, User
 from apps.api import following
@@ -191,13 +193,21 @@ async def test_the_outsider_gets_no_stream(output: Output) -> None:
     assert response["Content-Type"] == "application/problem+json"
 
 
+async def test_a_reader_holds_no_database_connection_while_it_waits() -> None:
+    """A pool of ten would else end with ten readers."""
+    world, workload, _token = await sync_to_async(_setting)()
+    assert await following.Reading(world.member, None).look(workload.id) == workload
+    assert await sync_to_async(lambda: connection.connection)() is None
+
+
 @pytest.mark.parametrize("text", ["", "1", "1:", ":5", "1:-5", "a:b", "1:٥", "1:5:6"])
 def test_a_made_up_position_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="position"):
         Position.parse(text)
 
 
-async def test_leaving_closes_the_listener(output: Output, bell_dir: Path) -> None:
+async def test_leaving_closes_the_listener(output: Output, bell_dir: Path, settings: Settings) -> None:
+    settings.BELL_REDIS_URL = ""  # sockets can be counted
     _world, workload, token = await sync_to_async(_setting)()
     async with _following(workload, token) as events:
         await _until(events, "")
