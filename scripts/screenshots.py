@@ -82,6 +82,13 @@ def people(product: Product) -> dict[str, str]:
     return made
 
 
+def at_work(lab: Page) -> bool:
+    """Ask for all cells, and see whether the kernel took them: JupyterLab may not listen yet when its page is there already."""
+    run_all(lab)
+    lab.wait_for_timeout(SETTLED_MS)
+    return any(kernel["execution_state"] == "busy" for kernel in call(lab, "GET", "/api/kernels"))
+
+
 def keep_busy(lab: Page, blocks: int) -> None:
     """The welcome notebook once more, working for an hour and holding memory meanwhile, as a training would."""
     open_welcome(lab)
@@ -95,7 +102,7 @@ def keep_busy(lab: Page, blocks: int) -> None:
     call(lab, "PUT", "/api/contents/Training.ipynb", {"type": "notebook", "content": notebook})
     lab.goto("/".join(lab.url.split("/")[:3]) + "/lab/tree/Training.ipynb")
     lab.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for()
-    run_all(lab)
+    until(lambda: at_work(lab), "the kernel at work")
 
 
 def work(browser: Browser, product: Product, experiments: dict[str, str]) -> BrowserContext:
