@@ -202,7 +202,8 @@ static const struct command {
     {"freeptr", do_freeptr}, {"async", do_async}, {"freeasync", do_freeasync}, {"sync", do_sync}, {"keep", do_keep},
     {"trim", do_trim}, {"poolalloc", do_poolalloc}, {"pooldestroy", do_pooldestroy}, {"array", do_array},
     {"freearray", do_freearray}, {"vmm", do_vmm}, {"vmmrelease", do_vmmrelease}, {"vmmmap", do_vmmmap},
-    {"vmmunmap", do_vmmunmap}, {"todevice", do_todevice}, {"tohost", do_tohost}, {"info", do_info}, {"total", do_total}, {"fork", do_fork}, {"closefds", do_closefds}, {"pid", do_pid},
+    {"vmmunmap", do_vmmunmap}, {"todevice", do_todevice}, {"tohost", do_tohost}, {"info", do_info}, {"total", do_total},
+    {"fork", do_fork}, {"closefds", do_closefds}, {"pid", do_pid},
 };
 
 static void obey(char *line) {
