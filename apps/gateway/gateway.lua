@@ -5,12 +5,14 @@ local lrucache = require "resty.lrucache"
 
 local CACHE_SECONDS = 2 -- how long a yes holds for the same host and cookies; a no is never kept
 local UNANSWERED_ROUNDS = 2 -- after so many rounds without an answer an open websocket is closed: a right that nobody confirms ends
+local LONGEST_KEY = 4096 -- bytes of host and cookies for which an answer is remembered
 local CHUNK = 65536 -- bytes
 local HEAD_LIMIT = 32768 -- bytes of an answer's head; user code writes it, so it is bounded
 local PONG = 10 -- opcode of the browser's own answer to a ping (RFC 6455), which shows nobody's activity
 
 local answers = assert(lrucache.new(4000))
 local options = {}
+local NONE = {}
 local M = {}
 
 -- {authoriser = "unix:…", recheck_seconds, scheme, port}
@@ -52,18 +54,24 @@ local function exchange(question)
   return head
 end
 
--- The authoriser's head lines as {status, host, port, cookie, headers}.
+-- The authoriser's head lines as {status, host, port, cookie, authorization, headers}; `headers` is nil where there are no others.
 local function parse(head)
-  local answer = { status = tonumber(head:match("^HTTP/1%.1 (%d%d%d)")), headers = {} }
+  local answer = { status = tonumber(head:match("^HTTP/1%.1 (%d%d%d)")) }
   for name, value in head:gmatch("\r\n([%w-]+): ([^\r\n]*)") do
     name = name:lower()
     if name == "x-tessera-target" then
-      answer.host, answer.port = value:match("^(.+):(%d+)$")
+      local host, port = value:match("^(.+):(%d+)$")
+      answer.host, answer.port = host, tonumber(port)
     elseif name == "x-tessera-cookie" then
       answer.cookie = value
     elseif name == "x-tessera-header" then
       local header, content = value:match("^([%w-]+): (.*)$")
-      answer.headers[header] = content
+      if header:lower() == "authorization" then
+        answer.authorization = content
+      else
+        answer.headers = answer.headers or {}
+        answer.headers[header] = content
+      end
     end
   end
   return answer
@@ -91,40 +99,19 @@ local function ask(idle)
 end
 
 -- The authoriser's answer, from memory while it is fresh. Probes carry their own proof and are asked every time.
-local function answer_for(idle)
-  local var = ngx.var
+local function answer_for(var, idle)
   if var.http_x_tessera_probe then
     return ask(idle)
   end
-  local key = table.concat({ var.slug, idle and "idle" or "", var.http_cookie or "" }, "|")
+  local key = var.slug .. (idle and "|idle|" or "||") .. (var.http_cookie or "")
   local answer = answers:get(key)
   if not answer then
     answer = ask(idle)
-    if answer and answer.status == 204 then
+    if answer and answer.status == 204 and #key < LONGEST_KEY then
       answers:set(key, answer, CACHE_SECONDS)
     end
   end
   return answer
-end
-
--- Everything about where a request came from is said by us; what the browser said of it is dropped, and so is our own.
-local function rewrite_headers(answer)
-  local set, var = ngx.req.set_header, ngx.var
-  for name in pairs(ngx.req.get_headers(0)) do
-    if name:sub(1, 12) == "x-forwarded-" or name:sub(1, 10) == "x-tessera-" or name == "forwarded" then
-      ngx.req.clear_header(name)
-    end
-  end
-  ngx.req.clear_header("Authorization")
-  set("Cookie", answer.cookie)
-  set("X-Real-IP", var.remote_addr)
-  set("X-Forwarded-For", var.remote_addr)
-  set("X-Forwarded-Proto", options.scheme)
-  set("X-Forwarded-Host", var.http_host)
-  set("X-Forwarded-Port", options.port)
-  for name, value in pairs(answer.headers) do
-    set(name, value)
-  end
 end
 
 -- The body is not awaited: who may not upload should not have to first.
@@ -135,59 +122,79 @@ end
 
 -- The server's own checks against other sites' pages do not count here: it takes our secret for the person's own. So they are made
 -- here, and a page of another notebook, which the browser counts as the same site, is another page too.
-local function foreign()
-  local var = ngx.var
-  local origin, method = var.http_origin, ngx.req.get_method()
+local function foreign(var)
+  local origin = var.http_origin
   if not origin or origin == options.scheme .. "://" .. var.http_host then
     return false
   end
+  local method = var.request_method
   return var.websocket == "1" or not (method == "GET" or method == "HEAD" or method == "OPTIONS")
 end
 
 -- Before every request: lets it pass with the headers that the workload may see, or ends it with a status that nginx.conf explains.
 function M.access()
-  local host = (ngx.var.http_host or ""):lower():gsub(":%d+$", "")
-  if host ~= ngx.var.host then -- an absolute address that contradicts its own Host header
-    return refuse(400)
+  local var = ngx.var
+  local host, named = var.host, var.http_host or ""
+  if named:sub(1, #host):lower() ~= host or not named:find("^:?%d*$", #host + 1) then
+    return refuse(400) -- an absolute address that contradicts its own Host header
   end
-  local answer = answer_for(false)
+  local answer = answer_for(var, false)
   if not answer then
     return refuse(502)
   end
   if answer.status ~= 204 then
     return refuse(answer.status)
   end
-  if foreign() then
+  if foreign(var) then
     ngx.req.discard_body()
     ngx.status = 403
     ngx.header.content_type = "text/plain"
     ngx.say("Pages of other addresses may not do this.")
     return ngx.exit(403)
   end
-  rewrite_headers(answer)
+  -- nginx.conf says every other header that we set or drop.
+  var.workload_cookie = answer.cookie or ""
+  var.workload_authorization = answer.authorization or ""
+  for name, value in pairs(answer.headers or NONE) do
+    ngx.req.set_header(name, value)
+  end
   ngx.ctx.answer = answer
 end
 
 function M.balance()
   local answer = ngx.ctx.answer
-  assert(balancer.set_current_peer(answer.host, tonumber(answer.port)))
+  assert(balancer.set_current_peer(answer.host, answer.port))
 end
 
--- Headers that belong to one connection, not to the request (RFC 9110), and a body that a websocket's request never has.
-local OF_THE_CONNECTION = {
-  connection = true, upgrade = true, ["keep-alive"] = true, te = true, trailer = true, host = true,
-  ["transfer-encoding"] = true, ["content-length"] = true, expect = true, ["proxy-connection"] = true, ["proxy-authorization"] = true,
+-- Headers of the browser's that do not reach the workload: those of one connection (RFC 9110), a body that a websocket's request
+-- never has, and those that we say ourselves.
+local DROPPED = {
+  connection = true, upgrade = true, ["keep-alive"] = true, te = true, trailer = true, host = true, expect = true,
+  ["transfer-encoding"] = true, ["content-length"] = true, ["proxy-connection"] = true, ["proxy-authorization"] = true,
+  cookie = true, authorization = true, forwarded = true, ["x-real-ip"] = true,
 }
 
-local function opening()
+local function dropped(name)
+  return DROPPED[name] or name:sub(1, 12) == "x-forwarded-" or name:sub(1, 10) == "x-tessera-"
+end
+
+local function opening(answer)
+  local var = ngx.var
   local lines = {
-    "GET " .. ngx.var.request_uri .. " HTTP/1.1",
-    "Host: " .. ngx.var.http_host,
+    "GET " .. var.request_uri .. " HTTP/1.1",
+    "Host: " .. var.http_host,
     "Connection: Upgrade",
     "Upgrade: websocket",
+    "X-Real-IP: " .. var.remote_addr,
+    "X-Forwarded-For: " .. var.remote_addr,
+    "X-Forwarded-Proto: " .. options.scheme,
+    "X-Forwarded-Host: " .. var.http_host,
+    "X-Forwarded-Port: " .. options.port,
   }
+  lines[#lines + 1] = answer.cookie and "Cookie: " .. answer.cookie
+  lines[#lines + 1] = answer.authorization and "Authorization: " .. answer.authorization
   for name, value in pairs(ngx.req.get_headers(0, true)) do
-    if not OF_THE_CONNECTION[name:lower()] then
+    if not dropped(name:lower()) then
       for _, one in ipairs(type(value) == "table" and value or { value }) do
         lines[#lines + 1] = name .. ": " .. tostring(one)
       end
@@ -216,7 +223,7 @@ local function watch(seen)
   local unanswered = 0
   while unanswered < UNANSWERED_ROUNDS do
     ngx.sleep(options.recheck_seconds)
-    local answer = answer_for(not seen.active)
+    local answer = answer_for(ngx.var, not seen.active)
     seen.active = false
     if not answer then
       unanswered = unanswered + 1
@@ -233,8 +240,8 @@ local DAY = 86400000 -- milliseconds
 local function connect(answer)
   local upstream = ngx.socket.tcp()
   upstream:settimeouts(5000, 600000, 60000)
-  local ok = upstream:connect(answer.host, tonumber(answer.port))
-  if not ok or not upstream:send(opening()) then
+  local ok = upstream:connect(answer.host, answer.port)
+  if not ok or not upstream:send(opening(answer)) then
     return nil
   end
   return upstream, read_head(upstream)

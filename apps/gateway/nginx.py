@@ -25,6 +25,13 @@ ACCOUNT = (
 RECHECK_SECONDS = 30  # how long an open websocket outlives the right to it, at most
 _SOCKET_LIMIT = 107  # bytes of a Unix socket's address
 _DOMAIN = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
+# Headers with which proxies usually tell of a request's way or person, and our own. The browser's never reach a workload.
+_DROPPED = (
+    "Forwarded", "X-Forwarded-By", "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Forwarded-Ssl", "X-Forwarded-Prefix",
+    "X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-Preferred-Username", "X-Forwarded-Access-Token",
+    "X-Tessera-Slug", "X-Tessera-Probe", "X-Tessera-Idle", "X-Tessera-Address", "X-Tessera-Target", "X-Tessera-Cookie",
+    "X-Tessera-Header",
+)  # fmt: skip
 _LUA = Path(__file__).with_name("gateway.lua")
 
 
@@ -102,6 +109,7 @@ def _configuration(folder: Path, *, listen: str, modules: Path, recheck_seconds:
         "scheme": settings.GATEWAY_SCHEME,
         "public_port": settings.GATEWAY_PUBLIC_PORT,
         "recheck_seconds": recheck_seconds,
+        "dropped_headers": _DROPPED,
         "workers": min(os.cpu_count() or 1, 8),
         "files": files,
         "connections": files // 2,  # a request holds two: the browser's and the workload's

@@ -54,6 +54,15 @@ async def test_an_absolute_address_cannot_contradict_the_host_header(
     assert not any(server.seen for server in servers.values())
 
 
+async def test_a_request_without_a_host_header_is_nobodys(
+    gateway: Gateway, scene: Scene, inside: aiohttp.ClientSession, servers: Servers
+) -> None:
+    for line in ("GET /a HTTP/1.0", f"GET http://{scene.mine.slug}.localhost/a HTTP/1.0"):
+        heard = await spoken(gateway, f"{line}\nCookie: {cookie_of(inside)}\n\n")
+        assert heard.split(b" ")[1] in (b"400", b"404")
+    assert not servers[scene.mine.uid].seen
+
+
 async def test_our_own_headers_from_outside_are_not_believed(
     gateway: Gateway, scene: Scene, browser: aiohttp.ClientSession, servers: Servers
 ) -> None:

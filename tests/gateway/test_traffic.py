@@ -42,7 +42,7 @@ async def test_a_request_reaches_its_workload_with_the_servers_secret_and_withou
         "Forwarded": "for=6.6.6.6",
         "X-Real-IP": "6.6.6.6",
         "X-Tessera-Target": "127.0.0.1:1",
-        "X-Tessera-Anything": "x",
+        "X-Tessera-Slug": "x",
         "Authorization": "token mine",
         "X-Kept": "yes",
         "Cookie": "_xsrf=2|abc; other=1",
@@ -58,7 +58,7 @@ async def test_a_request_reaches_its_workload_with_the_servers_secret_and_withou
     assert headers["x-forwarded-proto"] == "http"
     assert headers["x-forwarded-host"] == headers["host"] == f"{scene.mine.slug}.localhost:{gateway.port}"
     assert headers["x-kept"] == "yes"
-    assert not {"forwarded", "x-forwarded-user", "x-tessera-target", "x-tessera-anything"} & set(headers)
+    assert not {"forwarded", "x-forwarded-user", "x-tessera-target", "x-tessera-slug"} & set(headers)
 
 
 async def test_the_path_arrives_as_the_browser_wrote_it(
@@ -75,15 +75,30 @@ async def test_websockets_echo_small_and_large_messages(
     gateway: Gateway, scene: Scene, servers: Servers, inside: aiohttp.ClientSession
 ) -> None:
     large = bytes(range(256)) * 4096 * 5  # 5 MiB
-    async with inside.ws_connect(f"{gateway.origin(scene.mine)}/ws?a=b", max_msg_size=0) as socket:
+    claims = {
+        "X-Forwarded-For": "6.6.6.6",
+        "X-Forwarded-User": "admin",
+        "Forwarded": "for=6.6.6.6",
+        "X-Tessera-Target": "127.0.0.1:1",
+        "Authorization": "token mine",
+        "X-Kept": "yes",
+        "Cookie": "_xsrf=1",
+    }
+    url = f"{gateway.origin(scene.mine)}/ws?a=b"
+    async with inside.ws_connect(url, max_msg_size=0, headers=claims) as socket:
         await socket.send_str("hello")
         assert await socket.receive_str(timeout=BOUND) == "hello"
         await socket.send_bytes(large)
         assert await socket.receive_bytes(timeout=BOUND) == large
-    path, headers = servers[scene.mine.uid].seen[-1]
+    path, seen = servers[scene.mine.uid].seen[-1]
+    headers = {name.lower(): value for name, value in seen.items()}
     assert path == "/ws?a=b"
-    assert headers["Authorization"] == "token secret-of-mine"
-    assert "tessera" not in headers.get("Cookie", "")
+    assert headers["authorization"] == "token secret-of-mine"
+    assert headers["cookie"] == "_xsrf=1"
+    assert headers["x-forwarded-for"] == headers["x-real-ip"] == "127.0.0.1"
+    assert headers["x-forwarded-host"] == headers["host"]
+    assert headers["x-kept"] == "yes"
+    assert not {"forwarded", "x-forwarded-user", "x-tessera-target"} & set(headers)
 
 
 async def test_a_websocket_that_the_workload_closes_is_closed_in_the_browser(
