@@ -223,8 +223,12 @@ REST_FRAMEWORK = {
     "DEFAULT_METADATA_CLASS": None,  # OPTIONS tells nothing that the OpenAPI page does not
 }
 SPECTACULAR_SETTINGS = {
-    "TITLE": "Tessera",
-    "DESCRIPTION": "Share an organisation's GPUs: tenants, quotas, experiments.",
+    "TITLE": "Tessera API",
+    "DESCRIPTION": (
+        "Share an organisation's GPUs: tenants, quotas, experiments. Make a token on your account page and send it as "
+        "`Authorization: Bearer tsr_…`. Errors are `application/problem+json`; lists are pages, follow `next`. "
+        "[Back to the portal](/)"
+    ),
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
@@ -248,7 +252,11 @@ SPECTACULAR_SETTINGS = {
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "handlers": {"stderr": {"class": "logging.StreamHandler"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.text("TESSERA_LOG_LEVEL", "INFO")},
-    "loggers": {"django_structlog": {"level": "WARNING"}},
+    "loggers": {
+        "django_structlog": {"level": "WARNING"},
+        "django.request": {"level": "ERROR"},  # that somebody asked for what is not there is no warning
+    },
 }

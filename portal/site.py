@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -32,7 +33,7 @@ def prepare(*, demo: bool) -> None:
     if waiting:
         call_command("migrate", verbosity=0, interactive=False)
         terminal.done(f"database: {waiting} migrations applied")
-    if demo and not _ACCOUNTS.exists():
+    if demo and not get_user_model().objects.exists():
         call_command("seed_demo", stdout=io.StringIO())
         terminal.done("demo department, people and quotas made")
     if not settings.STATIC_ROOT.is_dir():

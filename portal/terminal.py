@@ -5,8 +5,10 @@ import re
 import sys
 
 _COLOURS = {"grey": 90, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36, "bold": 1}
-# How our parts mark a line that somebody should see: Python's levels, and nginx's.
-_WORTH_SHOWING = re.compile(r"\b(WARNING|ERROR|CRITICAL)\b|\[(warn|error|crit|alert|emerg)\]|^Traceback ")
+# How our parts mark a line that somebody should see: Python's levels, structlog's, and nginx's.
+_WORTH_SHOWING = re.compile(
+    r"\b(WARNING|ERROR|CRITICAL)\b|\[(warn|warning|error|critical|crit|alert|emerg) *\]|^Traceback "
+)
 _coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 

@@ -45,6 +45,8 @@ class Command(BaseCommand):
             asyncio.run(_Up(Supervisor(made, logs=settings.STATE_DIR / "logs", register=_REGISTER)).run())
         except (PortalError, CannotStart, parts.PortTaken, site.NotReady) as problem:
             raise CommandError(str(problem)) from None
+        except KeyboardInterrupt:
+            raise CommandError("Stopped before anything was started.") from None
         finally:
             os.close(lock)
 
