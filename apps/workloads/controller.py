@@ -6,7 +6,7 @@ the heartbeat (which looks at everything once, in case an event was lost) and th
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from uuid import UUID
 
@@ -40,6 +40,8 @@ class Controller:
         self._admission = asyncio.Event()
         self._timer = asyncio.Event()
         self._cards = asyncio.Event()
+        self._everything = asyncio.Event()
+        self._suspects: set[UUID] = set()  # have ended, and were seen to run
         self._visits = Visits(self._reached, self._unreached, again=self._queue.add)
         self.working = asyncio.Event()  # set once everything that was there has been adopted
 
@@ -51,15 +53,17 @@ class Controller:
                 await self._again_and_again(self._cluster.start, once=True)
                 tasks.create_task(self._queue.run())
                 await asyncio.sleep(0)  # the queue takes keys from here on
-                for loop in (self._bells, self._observe, self._admit, self._timers, self._inventory, self._samples):
+                for loop in self._loops():
                     tasks.create_task(self._again_and_again(loop))
-                tasks.create_task(self._again_and_again(self._heartbeat))
-                tasks.create_task(self._again_and_again(self._upkeep))
         finally:
             await self._visits.close()
             await self._cluster.close()
             await self._rows.close()
             await self._upkeep_rows.close()
+
+    def _loops(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        wakers = (self._bells, self._observe, self._look_at_everything, self._timers, self._heartbeat)
+        return (*wakers, self._admit, self._inventory, self._samples, self._upkeep)
 
     async def _again_and_again(self, loop: Callable[[], Awaitable[None]], *, once: bool = False) -> None:
         """Run `loop`; after a failure again, with growing pauses. A lost lease is the end."""
@@ -87,7 +91,7 @@ class Controller:
                 if topic.startswith("controller:"):
                     self._queue.add(UUID(topic.removeprefix("controller:")))
             if bells.ALL in topics:
-                await self._look_at_everything()
+                self._everything.set()
             if topics & {"gateway", bells.ALL}:
                 self._visits.try_now()
             if topics & {"controller", bells.ALL}:  # limits, the queue or a time limit changed
@@ -95,6 +99,7 @@ class Controller:
                 self._timer.set()
 
     async def _observe(self) -> None:
+        self._everything.set()  # what happened before, and while nobody observed
         async for seen in self._cluster.observe():
             self._wake(seen)
             self._cards.set()
@@ -107,9 +112,12 @@ class Controller:
             _log.info("the cluster runs %s, which is not of this portal", seen.uid)
 
     async def _look_at_everything(self) -> None:
-        for workload_id in await self._rows(resync.unsettled):
-            self._queue.add(workload_id)
-        self.working.set()
+        while True:
+            await self._everything.wait()
+            self._everything.clear()
+            for workload_id in await self._rows(resync.unsettled):
+                self._queue.add(workload_id)
+            self.working.set()
 
     async def _heartbeat(self) -> None:
         while True:
@@ -124,16 +132,17 @@ class Controller:
         """Compare all rows with all runs once, in case an event was lost."""
         seen = await self._cluster.list()
         differ, orphans = await self._rows(resync.compare, self._fence, seen)
-        for workload_id in differ:
+        self._suspects.update(orphans)
+        for workload_id in (*differ, *orphans):
             self._queue.add(workload_id)
-        for uid in orphans:
-            await self._cluster.delete(uid, grace_seconds=10)
-        self._cards.set()
-        self._admission.set()
+        for event in (self._cards, self._admission, self._timer):
+            event.set()
 
     # --- What it does ----------------------------------------------------------------------------------------------------
     async def _reconcile(self, workload_id: UUID) -> None:
-        done = await reconcile.reconcile(self._cluster, self._rows, self._fence, workload_id)
+        suspect = workload_id in self._suspects
+        self._suspects.discard(workload_id)
+        done = await reconcile.reconcile(self._cluster, self._rows, self._fence, workload_id, suspect=suspect)
         if done.moved:
             self._cards.set()
         if done.settled:

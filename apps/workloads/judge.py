@@ -25,13 +25,13 @@ class Errand(StrEnum):
     REMOVE = "remove"  # ended and deleted: remove its volumes, then mark the row
 
 
-def errand(workload: Workload, *, still_holds_claim: bool = False) -> Errand:
-    """`still_holds_claim` matters only for what has ended."""
+def errand(workload: Workload, *, still_there: bool = False) -> Errand:
+    """`still_there`: it has ended, and yet it holds a claim or was seen to run."""
     if workload.deleted_at is not None or workload.phase in (Phase.DRAFT, Phase.QUEUED):
         return Errand.NOTHING
     if workload.phase in ENDED:
-        if still_holds_claim:
-            return Errand.END  # cannot happen; if it does, the share comes back only when nothing is left
+        if still_there:
+            return Errand.END
         return Errand.REMOVE if workload.desired == Desired.DELETED else Errand.NOTHING
     if workload.desired != Desired.RUNNING:
         return Errand.END
@@ -61,8 +61,6 @@ def judge(workload: Workload, seen: Observation) -> Verdict:
         return Verdict()
     if workload.phase in (Phase.DRAFT, Phase.QUEUED):
         return Verdict()
-    if seen.run > workload.run and seen.state not in (RunState.ABSENT, RunState.EXITED):
-        return Verdict()  # not ours to understand: nothing is concluded from it
     gone = seen.state in (RunState.ABSENT, RunState.EXITED)
     if workload.phase in ENDED:
         return Verdict(settle=gone)
@@ -70,8 +68,10 @@ def judge(workload: Workload, seen: Observation) -> Verdict:
         return Verdict(event=Event.GONE, settle=True) if gone else Verdict()
     if workload.phase == Phase.ADMITTED and (seen.state is RunState.ABSENT or seen.run < workload.run):
         return Verdict()  # not made yet
-    if gone or seen.run < workload.run:
+    if gone:
         return _ended(seen if seen.run == workload.run or seen.state is RunState.ABSENT else None)
+    if seen.run != workload.run:
+        return Verdict()  # another run is alive under our name: nothing is concluded while it is
     return _present(workload, seen)
 
 

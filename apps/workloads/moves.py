@@ -3,15 +3,24 @@
 Callers hold the row's lock; what they changed besides the phase they save themselves.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
 
 from apps.core import bells, clock
 from apps.workloads.models import ENDED, Step, Workload
 from apps.workloads.states import Event, transition
 
 PHASE_FIELDS = ("phase", "phase_since", "reason", "evidence", "version")
+
+
+def plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """As it will be read back from its row, so that it can be compared with one."""
+    read: dict[str, Any] = json.loads(json.dumps(dict(evidence), cls=DjangoJSONEncoder))
+    return read
 
 
 def move(
@@ -28,7 +37,7 @@ def move(
     Returns False, and saves nothing, where nothing that anybody could see has changed. The controller does not wake itself.
     """
     phase = transition(workload.phase, event)
-    return _enter(workload, phase, reason, dict(evidence or {}), by_controller, also)
+    return _enter(workload, phase, reason, plain(evidence or {}), by_controller, also)
 
 
 def begin(workload: Workload, events: Sequence[tuple[Event, str, Mapping[str, Any]]]) -> None:
@@ -37,7 +46,7 @@ def begin(workload: Workload, events: Sequence[tuple[Event, str, Mapping[str, An
     steps: list[Step] = []
     for event, reason, evidence in events:
         workload.phase, workload.reason = transition(workload.phase, event), reason
-        workload.evidence, workload.phase_since = dict(evidence), now
+        workload.evidence, workload.phase_since = plain(evidence), now
         steps.append(_step(workload, now))
     for step in steps[:-1]:
         step.ended_at = now
@@ -48,7 +57,7 @@ def begin(workload: Workload, events: Sequence[tuple[Event, str, Mapping[str, An
 
 def note(workload: Workload, *, reason: str, evidence: Mapping[str, Any] | None = None) -> bool:
     """The controller has another reason for the same phase: what it waits for, what goes slowly."""
-    return _enter(workload, workload.phase, reason, dict(evidence or {}), True, ())
+    return _enter(workload, workload.phase, reason, plain(evidence or {}), True, ())
 
 
 def _enter(

@@ -4,7 +4,6 @@ Safe to kill between any two steps: every cluster call is idempotent, every writ
 was not written is found again by looking. No network call is made inside a transaction.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -26,7 +25,6 @@ from apps.workloads.models import ENDED, Desired, Phase, Workload
 from apps.workloads.moves import move, note, ring
 from apps.workloads.states import Event
 
-_log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
@@ -58,13 +56,16 @@ class Outcome:
     again: bool = False  # the next errand is known already
 
 
-def load(workload_id: UUID) -> Loaded | None:
-    """None where there is nothing to do. A row whose spec cannot be built raises: the controller tries it later, others go on."""
+def load(workload_id: UUID, suspect: bool) -> Loaded | None:
+    """None where there is nothing to do. A row whose spec cannot be built raises: the controller tries it later, others go on.
+
+    `suspect`: it was seen to run though it has ended; then it is asked to end once more.
+    """
     workload = Workload.objects.select_related("owner", "tenant", "environment").filter(id=workload_id).first()
     if workload is None:
         return None
-    owing = workload.phase in ENDED and ledger.held().filter(workload_id=workload.id).exists()
-    todo = errand(workload, still_holds_claim=owing)
+    ended = workload.phase in ENDED
+    todo = errand(workload, still_there=ended and (suspect or ledger.held().filter(workload_id=workload.id).exists()))
     if todo is Errand.NOTHING:
         return None
     kind = kinds.get(workload.kind)
@@ -194,9 +195,11 @@ def record_removed(fence: Fence, loaded: Loaded) -> None:
         ring(row, by_controller=True)
 
 
-async def reconcile(cluster: Cluster, database: Database, fence: Fence, workload_id: UUID) -> Outcome:
+async def reconcile(
+    cluster: Cluster, database: Database, fence: Fence, workload_id: UUID, *, suspect: bool = False
+) -> Outcome:
     """One round for one workload. Raises Unavailable after noting it; the caller comes back later."""
-    loaded = await database(load, workload_id)
+    loaded = await database(load, workload_id, suspect)
     if loaded is None:
         return Outcome()
     if loaded.errand is Errand.REMOVE:

@@ -11,6 +11,7 @@ from apps.quotas import ledger
 from apps.workloads.judge import judge
 from apps.workloads.lease import Fence
 from apps.workloads.models import ENDED, Desired, Phase, Workload
+from apps.workloads.moves import plain
 from apps.workloads.states import transition
 
 _AT_REST = (Phase.DRAFT, Phase.QUEUED, *ENDED)
@@ -28,8 +29,8 @@ def unsettled() -> list[UUID]:
 
 
 @transaction.atomic
-def compare(fence: Fence, seen: Sequence[Observation]) -> tuple[list[UUID], list[str]]:
-    """Note what was seen and is as it should be; return the rows that need a look, and the uids of ended workloads that still run.
+def compare(fence: Fence, seen: Sequence[Observation]) -> tuple[list[UUID], list[UUID]]:
+    """Note what was seen and is as it should be; return the rows that need a look, and those that have ended and seem to run.
 
     A run without any row is left alone: it may belong to a database that will be restored.
     """
@@ -54,7 +55,8 @@ def _calm(row: Workload, observation: Observation) -> bool:
         return False
     if verdict.event is None:
         return True
-    expected = (transition(row.phase, verdict.event), verdict.reason, verdict.evidence, list(observation.cards))
+    phase = transition(row.phase, verdict.event)
+    expected = (phase, verdict.reason, plain(verdict.evidence), list(observation.cards))
     return (row.phase, row.reason, row.evidence, row.cards) == expected
 
 
@@ -64,10 +66,10 @@ def _mark_seen(rows: Sequence[UUID], seen: Iterable[Observation]) -> None:
         Workload.objects.filter(id__in=rows[start : start + _BATCH]).update(observed_at=at)
 
 
-def _orphans(seen: Iterable[Observation]) -> list[str]:
+def _orphans(seen: Iterable[Observation]) -> list[UUID]:
     alive = {observation.uid: observation for observation in seen if observation.state in _ALIVE}
     ended = Workload.objects.filter(phase__in=ENDED, id__in=[uid for uid in alive if _is_uuid(uid)])
-    return [row.uid for row in ended if alive[row.uid].run <= row.run]
+    return [row.id for row in ended if alive[row.uid].run <= row.run]
 
 
 def _is_uuid(text: str) -> bool:

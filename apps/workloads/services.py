@@ -1,5 +1,6 @@
 """Writes what is wanted. What is, is written by `reconcile` alone."""
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
@@ -75,12 +76,17 @@ def _check(tenant: Tenant, name: str, time_limit_seconds: int | None) -> None:
     fields: dict[str, str] = {}
     if tenant.kind != TenantKind.TENANT:
         fields["tenant"] = _("%(tenant)s is a department. Choose one of its tenants.") % {"tenant": tenant.name}
-    if not 1 <= len(name.strip()) <= MAX_NAME or any(ord(c) < 32 for c in name):
+    if not 1 <= len(name.strip()) <= MAX_NAME or not _one_line(name):
         fields["name"] = _("Give it a name of 1 to %(most)d characters, on one line.") % {"most": MAX_NAME}
     if time_limit_seconds is not None and not MIN_TIME_LIMIT <= time_limit_seconds <= MAX_TIME_LIMIT:
         fields["time_limit_seconds"] = _("Choose between one minute and 30 days, or no limit.")
     if fields:
         raise InvalidInput(_("Some answers need another look."), fields=fields)
+
+
+def _one_line(name: str) -> bool:
+    """No control characters, line separators or halves of characters: what no page, log or database could show."""
+    return not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name)
 
 
 def _enqueue(workload: Workload, path: ledger.Path) -> None:

@@ -72,11 +72,11 @@ def test_what_is_not_in_the_table_cannot_happen() -> None:
 def test_desire_and_phase_say_what_has_to_be_done(
     phase: Phase, desired: Desired, holds_claim: bool, todo: Errand
 ) -> None:
-    assert errand(workload(phase, desired), still_holds_claim=holds_claim) is todo
+    assert errand(workload(phase, desired), still_there=holds_claim) is todo
 
 
 def test_nothing_is_left_to_do_for_a_removed_row() -> None:
-    assert errand(workload(Phase.STOPPED, Desired.DELETED, deleted_at=NOW), still_holds_claim=False) is Errand.NOTHING
+    assert errand(workload(Phase.STOPPED, Desired.DELETED, deleted_at=NOW), still_there=False) is Errand.NOTHING
 
 
 phases, desires = st.sampled_from(list(Phase)), st.sampled_from(list(Desired))
@@ -103,7 +103,7 @@ def test_quota_comes_back_only_for_what_was_seen_gone(
 ) -> None:
     verdict = judge(workload(phase, desired, own), seen(state, run))
     if verdict.settle:
-        assert state in GONE or (run < own and state is not RunState.UNKNOWN)
+        assert state in GONE
 
 
 @given(phases, desires, runs)
@@ -122,8 +122,11 @@ def test_an_earlier_runs_end_is_not_this_runs_end() -> None:
     assert (verdict.event, verdict.settle) == (None, False)
 
 
-def test_a_later_run_than_ours_is_not_understood_and_nothing_is_concluded() -> None:
-    assert judge(workload(Phase.READY, run=1), seen(RunState.READY, run=2)).event is None
+@pytest.mark.parametrize("other", [1, 3])
+@pytest.mark.parametrize("phase", [Phase.ADMITTED, Phase.PREPARING, Phase.READY])
+def test_while_another_run_is_alive_under_our_name_nothing_is_concluded(phase: Phase, other: int) -> None:
+    verdict = judge(workload(phase, run=2), seen(RunState.READY, run=other))
+    assert (verdict.event, verdict.settle) == (None, False)
 
 
 @pytest.mark.parametrize(
