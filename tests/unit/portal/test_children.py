@@ -139,6 +139,7 @@ async def test_what_an_earlier_run_left_is_found_by_its_group_and_nobody_else_is
     register.write_text(json.dumps(known))
     assert leftovers.end(register) == 2
     await asyncio.wait_for(child.ended, BOUND)
+    await until(lambda: not members(child.pid))
     assert leftovers.end(register) == 0
 
 
