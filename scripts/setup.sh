@@ -73,7 +73,11 @@ find_uv() {
 }
 
 # --- Assets, C, notebook environment -------------------------------------------------------------------------------------
-assets() { npm ci --no-audit --no-fund --loglevel=error && node scripts/assets.mjs; }
+assets() {
+  local wanted=(--omit=dev)
+  [ "$goal" = test ] && wanted=()
+  npm ci --no-audit --no-fund --loglevel=error "${wanted[@]}" && node scripts/assets.mjs
+}
 vcuda() { cmake -S vcuda -B build/vcuda -DCMAKE_BUILD_TYPE=Release && cmake --build build/vcuda -j"$(nproc)"; }
 static_files() { .venv/bin/python manage.py compilemessages -v0 -l zh_Hans && .venv/bin/python manage.py collectstatic --noinput -v0; }
 
@@ -100,9 +104,9 @@ fresh "build/stamps/python-$goal" uv.lock pyproject.toml && [ -x .venv/bin/pytho
   step "Python environment" python_environment
   mark "build/stamps/python-$goal" uv.lock pyproject.toml
 }
-fresh build/stamps/assets package-lock.json scripts/assets.mjs && [ -d static/vendor ] || {
+fresh "build/stamps/assets-$goal" package-lock.json scripts/assets.mjs && [ -d static/vendor ] || {
   step "Front-end assets" assets
-  mark build/stamps/assets package-lock.json scripts/assets.mjs
+  mark "build/stamps/assets-$goal" package-lock.json scripts/assets.mjs
 }
 build_vcuda
 environments=$(.venv/bin/python -c 'from portal.state import state_dir; print(state_dir() / "environments")')
