@@ -191,7 +191,10 @@ def _parent(process: Path) -> int | None:
 
 
 def _command(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:  # ended meanwhile
+        return ""
 
 
 @contextmanager

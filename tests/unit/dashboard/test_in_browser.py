@@ -93,7 +93,7 @@ def test_no_page_has_a_known_fault_of_accessibility(
     for path in PAGES:
         page.goto(root + path.format(lab=world.lab.slug, row=f"/experiments/{row.id}/"))
         faults[path] = _faults(page)
-    assert faults == dict.fromkeys(PAGES, [])
+    assert faults == {path: [] for path in PAGES}
 
 
 def test_the_sign_in_page_has_no_known_fault_of_accessibility(db: None, visit: Visit) -> None:
