@@ -12,9 +12,10 @@ http = get_asgi_application()
 
 from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402 - needs the applications to be loaded
 
+pages = URLRouter(websocket_urlpatterns)  # type: ignore[arg-type] # the stubs want a subclass of their own
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(pages)),
     }
 )

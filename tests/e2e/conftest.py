@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.product import Product, running
+from tests.product import Api, Product, running
 
 T = TypeVar("T")
 LIMIT = 120.0  # seconds until a condition counts as never; far above what anything takes on a busy machine
@@ -83,10 +84,11 @@ def nothing_runs(product: Product) -> Iterator[None]:
         for experiment in mine:
             api("DELETE", f"/experiments/{experiment['id']}")
         for experiment in mine:
-            until(
-                lambda e=experiment, a=api: a("GET", f"/experiments/{e['id']}").status == 404,
-                f"end of {experiment['name']}",
-            )
+            until(partial(_gone, api, experiment["id"]), f"end of {experiment['name']}")
+
+
+def _gone(api: Api, experiment: str) -> bool:
+    return api("GET", f"/experiments/{experiment}").status == 404
 
 
 @pytest.fixture
