@@ -29,6 +29,7 @@ def prepare(*, demo: bool) -> None:
     """Safe to repeat; after the first time it only looks."""
     if os.geteuid() == 0:
         settings.STATE_DIR.chmod(0o711)  # nginx and experiments have accounts of their own and walk through
+    _close_database()
     waiting = _migrations_to_apply()
     if waiting:
         call_command("migrate", verbosity=0, interactive=False)
@@ -39,6 +40,12 @@ def prepare(*, demo: bool) -> None:
     if not settings.STATIC_ROOT.is_dir():
         call_command("collectstatic", verbosity=0, interactive=False)
         terminal.done("static files collected")
+
+
+def _close_database() -> None:
+    """Others of this machine may not read it, from the first moment on; SQLite gives its side files the same mode."""
+    if "sqlite3" in settings.DATABASES["default"]["ENGINE"]:
+        os.close(os.open(settings.DATABASES["default"]["NAME"], os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _migrations_to_apply() -> int:

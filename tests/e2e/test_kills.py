@@ -139,3 +139,10 @@ def test_two_hundred_requests_at_once_admit_what_the_quota_holds(product: Produc
     assert phases.count("queued") == 5
     held = {line["dimension"]: line["used"] for line in api.get("/tenants/speech-lab/quota")["lines"]}
     assert held["running_per_user"] == 2
+
+
+def test_nobody_else_of_the_machine_may_read_the_state(product: Product) -> None:
+    """Database, demo passwords, secret key, logs: all closed to other accounts, whatever the folder is called."""
+    for name in ("tessera.sqlite3", "tessera.sqlite3-wal", "demo-accounts.json", "secret-key", "logs"):
+        mode = (product.state / name).stat().st_mode
+        assert mode & 0o077 == 0, f"{name} is open to others ({mode:o})"
