@@ -200,3 +200,9 @@ def test_the_language_can_be_chosen_before_signing_in_and_leads_nowhere_else(wor
     assert 'lang="zh-hans"' in visitor.get("/account/login/").content.decode()
     assert visitor.post("/language/", {"language": "klingon"}).cookies["django_language"].value == "en-gb"
     assert User.objects.filter(language="zh-hans").count() == 0
+
+
+def test_lists_offer_an_operator_no_way_into_the_sessions_of_others(world: World, browser: Person, make: Make) -> None:
+    row = make()
+    assert f"/open/{row.id}/" not in browser(world.operator).get("/workloads/").content.decode()
+    assert f"/open/{row.id}/" in browser(world.member).get("/experiments/").content.decode()
