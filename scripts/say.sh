@@ -1,5 +1,6 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: progress that a person can follow, errors that say what to do.
-if [ -t 1 ]; then bold=$'\e[1m'; dim=$'\e[2m'; red=$'\e[31m'; green=$'\e[32m'; plain=$'\e[0m'; else bold= dim= red= green= plain=; fi
+if [ -t 1 ]; then bold=$'\e[1m'; dim=$'\e[2m'; red=$'\e[31m'; green=$'\e[32m'; plain=$'\e[0m'; else bold='' dim='' red='' green='' plain=''; fi
 
 fail() { # what happened, why, what to do
   printf '%s%s%s\n' "$red" "$*" "$plain" >&2

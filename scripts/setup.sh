@@ -47,7 +47,7 @@ and then this command again."
   fi
   command -v apt-get >/dev/null || fail "These packages are missing: $missing
 This machine has no apt-get; install them with its own package manager and run this command again."
-  # shellcheck disable=SC2086 - a list of words
+  # shellcheck disable=SC2086 # a list of words
   step "Debian packages: $missing" install_packages $missing
 }
 
@@ -69,7 +69,8 @@ find_uv() {
     [ -x $uv ] || step "uv, the Python package manager" sh -c "'$python' -m venv build/uv && build/uv/bin/pip install -q uv==$uv_version"
   fi
   uv=$(realpath "$uv")
-  export PATH="$(dirname "$uv"):$PATH"
+  PATH="$(dirname "$uv"):$PATH"
+  export PATH
 }
 
 # --- Assets, C, notebook environment -------------------------------------------------------------------------------------
