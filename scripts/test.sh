@@ -16,7 +16,7 @@ lint() {
   check "Format (ruff)" $bin/ruff format --check .
   check "Layers (import-linter)" $bin/lint-imports
   check "Types (mypy)" $bin/mypy
-  check "Templates (djlint)" $bin/djlint templates --check --lint --quiet
+  check "Templates (djlint)" $bin/djlint templates --check --lint
   check "Spelling (codespell)" $bin/codespell apps portal vcuda scripts docs templates static README.md CHANGELOG.md CONTRIBUTING.md
   check "Shell (shellcheck)" shellcheck -x -S warning scripts/*.sh .ci/run
   check "Migrations are complete" $bin/python manage.py makemigrations --check --dry-run
