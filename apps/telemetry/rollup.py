@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Avg, ExpressionWrapper, F, IntegerField, Max
+from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Max
 from django.db.models.functions import Cast, Coalesce, Round
 
 from apps.telemetry.models import Sample, Step
@@ -51,8 +51,8 @@ def _roll(fine: Step, coarse: Step, now: int) -> None:
 
 def _buckets(fine: Step, width: int, since: int, until: int) -> Iterable[dict[str, Any]]:
     """Whole buckets of `width` seconds within [since, until), as columns of the coarse rows."""
-    start = ExpressionWrapper(F("at") - F("at") % width, output_field=IntegerField())
-    figures: dict[str, Any] = {f"new_{name}": Cast(Round(Avg(name)), IntegerField()) for name in _MEANS}
+    start = ExpressionWrapper(F("at") - F("at") % width, output_field=BigIntegerField())
+    figures: dict[str, Any] = {f"new_{name}": Cast(Round(Avg(name)), BigIntegerField()) for name in _MEANS}
     figures |= {f"new_{name}": Max(name) for name in _HIGHEST}
     figures["new_compute_peak"] = Max(Coalesce("compute_peak", "compute_used"))
     rows: Any = (

@@ -92,7 +92,7 @@ def test_two_tenants_below_one_department_never_take_more_than_it_has(crowd: Wor
 def test_of_200_requests_from_four_processes_ten_are_admitted(crowd: World) -> None:
     arguments = (str(crowd.lab.id), str(crowd.member.user_id), str(crowd.environment.id), str(REQUESTS // 4))
     children = [child.start("ask", *arguments) for _ in range(4)]
-    found = [phase for process in children for phase in json.loads(process.communicate(timeout=120)[0])]
+    found = [phase for process in children for phase in json.loads(process.communicate(timeout=300)[0])]
     assert (found.count("admitted"), found.count("queued")) == (PLACES, REQUESTS - PLACES)
     assert ledger.held().count() == PLACES
 
