@@ -1,4 +1,4 @@
-/* A monitoring program of a tenant: nvmlprobe WHAT CARD prints numbers on one line. WHAT: memory, memory2, wrongversion, utilisation,
+/* A monitoring program of a tenant: nvmlprobe WHAT CARD (index or UUID) prints numbers on one line. WHAT: cards, memory, memory2, wrongversion, utilisation,
  * processes1, processes2, processes3, size, graphics, samples, canary. Knows nothing of the limiting library. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
@@ -83,9 +83,29 @@ static void samples(void) {
     puts("");
 }
 
+/* Both counts, then what each index from 0 to 2 answers: the result, and the index that its handle has. */
+static void cards(void) {
+    unsigned int old = 0, all = 0, index;
+    printf("%d %d", nvmlDeviceGetCount(&old), nvmlDeviceGetCount_v2(&all));
+    printf(" %u %u", old, all);
+    for (unsigned int i = 0; i < 3; i++) {
+        nvmlReturn_t result = nvmlDeviceGetHandleByIndex_v2(i, &device);
+        index = 99;
+        if (result == NVML_SUCCESS)
+            (void)nvmlDeviceGetIndex(device, &index);
+        printf(" %d %u", result, index);
+    }
+    puts("");
+}
+
+static nvmlReturn_t find(const char *card) {
+    return strncmp(card, "GPU-", 4) == 0 ? nvmlDeviceGetHandleByUUID(card, &device)
+                                         : nvmlDeviceGetHandleByIndex_v2((unsigned)atoi(card), &device);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
-    if (nvmlInit_v2() || nvmlDeviceGetHandleByIndex_v2(argc > 2 ? (unsigned)atoi(argv[2]) : 0, &device))
+    if (nvmlInit_v2() || find(argc > 2 ? argv[2] : "0"))
         return 1;
     if (strcmp(what, "memory") == 0)
         memory();
@@ -109,6 +129,8 @@ int main(int argc, char **argv) {
         graphics();
     else if (strcmp(what, "samples") == 0)
         samples();
+    else if (strcmp(what, "cards") == 0)
+        cards();
     nvmlShutdown();
     return 0;
 }

@@ -10,7 +10,7 @@ from harness import GIB, MIB, Claim, Node, Probe, ShimTest
 NO_PERMISSION, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED = 4, 7, 2, 3
 
 
-def ask(claim: Claim, what: str, card: int = 0) -> list[int]:
+def ask(claim: Claim, what: str, card: int | str = 0) -> list[int]:
     done = claim.run("nvmlprobe", what, str(card))
     out, _ = done.communicate()
     assert done.returncode == 0, f"nvmlprobe {what} ended with {done.returncode}"
@@ -45,7 +45,14 @@ class Memory(ShimTest):
         self.assertEqual(other.ask("alloc", 0, GIB), 0)
         claim = self.node.claim(cards=(0,))
         for what in ("memory", "memory2", "utilisation", "processes1", "processes2", "processes3", "samples"):
-            self.assertEqual(ask(claim, what, 1)[0], NO_PERMISSION, what)
+            self.assertEqual(ask(claim, what, self.node.uuids[1])[0], NO_PERMISSION, what)
+
+    def test_the_claim_s_cards_are_the_only_ones_and_count_from_nought(self) -> None:
+        second = self.node.claim("second", cards=(1,), memory=3 * GIB)
+        self.assertEqual(ask(second, "cards"), [0, 0, 1, 1, 0, 0, INVALID_ARGUMENT, 99, INVALID_ARGUMENT, 99])
+        self.assertEqual(ask(second, "memory")[:2], [0, 3 * GIB], "index 0 is the claim's first card, not the node's")
+        both = self.node.claim("both", cards=(1, 0))
+        self.assertEqual(ask(both, "cards"), [0, 0, 2, 2, 0, 0, 0, 1, INVALID_ARGUMENT, 99])
 
     def test_the_dead_are_not_counted(self) -> None:
         claim = self.node.claim(memory=8 * GIB)
