@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.db.models import Count, Q
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -19,7 +20,7 @@ from apps.cluster.specs import RunState
 from apps.core.errors import Conflict, NeverFits, NotFound, QuotaExceeded
 from apps.core.share import GIB, GpuShare, Resources
 from apps.experiments import services as experiments
-from apps.quotas import ledger, selectors
+from apps.quotas import ledger
 from apps.quotas.services import set_quota
 from apps.workloads import services
 from apps.workloads.models import ENDED, Phase, Workload
@@ -28,6 +29,7 @@ from tests.fakes.cluster import ALIVE, FakeCluster
 from tests.fakes.steps import Killed, Steps
 
 REFUSALS = (NeverFits, QuotaExceeded, Conflict, NotFound)
+DIMENSIONS = ("gpu_memory", "gpu_compute", "running")
 sizes = st.sampled_from([(4, 100), (8, 300), (20, 600)])
 
 
@@ -118,11 +120,15 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def no_more_is_given_than_there_is(self) -> None:
         """Use may lie above a limit only where the limit was lowered below it; then it never rises."""
-        for tenant in (self.world.lab, self.world.other_lab, self.world.department):
-            for line in selectors.lines(tenant):
-                before = self.used.get((tenant.id, line.dimension), 0)
-                assert line.limit is None or line.used <= max(line.limit, before)
-                self.used[tenant.id, line.dimension] = line.used
+        nodes = [
+            node for lab in (self.world.lab, self.world.other_lab)
+            for node in ledger.nodes(ledger.path_of(lab.id), None, ledger.Waiting())
+        ]  # fmt: skip
+        before, self.used = self.used, {(n.id, name): getattr(n.used, name) for n in nodes for name in DIMENSIONS}
+        for node in nodes:
+            for name in DIMENSIONS:
+                limit, used = getattr(node.limits, name), self.used[node.id, name]
+                assert limit is None or used <= max(limit, before.get((node.id, name), 0))
 
     @invariant()
     def a_claim_is_held_exactly_while_something_may_be_there(self) -> None:
@@ -135,9 +141,8 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def the_history_is_whole(self) -> None:
         """One open step for what is under way, none for what has ended."""
-        for workload in Workload.objects.all():
-            open_steps = workload.steps.filter(ended_at=None)
-            assert open_steps.count() == (0 if workload.has_ended else 1)
+        for workload in Workload.objects.annotate(open_steps=Count("steps", filter=Q(steps__ended_at=None))):
+            assert workload.open_steps == (0 if workload.has_ended else 1)
 
 
 @pytest.mark.django_db
@@ -145,7 +150,7 @@ def test_the_ledger_keeps_its_promises_in_any_order_of_events(bell_dir: object) 
     run_state_machine_as_test(
         Life,
         settings=settings(
-            max_examples=15, stateful_step_count=30, deadline=None,
+            max_examples=12, stateful_step_count=30, deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )  # fmt: skip
