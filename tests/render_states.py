@@ -27,7 +27,7 @@ LOCKS = """
 Every write takes its locks in this order, so nobody waits in a circle:
 
 1. the tenant and all departments above it, by id (`quotas.ledger.lock_path`): admission, new runs, quota changes;
-2. the controller's lease (`workloads.lease.Fence`): every write of a controller, so that one that was replaced writes nothing;
+2. the controller's lease (`workloads.lease.Fence`): everything that a controller has seen, so that one that was replaced writes nothing;
 3. the workload's row: everything that changes its phase or what is wanted of it.
 
 On PostgreSQL these are `FOR NO KEY UPDATE` row locks; on SQLite a transaction has the whole database (`BEGIN IMMEDIATE`). Giving a
