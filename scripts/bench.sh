@@ -19,5 +19,6 @@ run vcuda .venv/bin/python -m vcuda.bench
 run gateway .venv/bin/python -m tests.bench.gateway
 run start .venv/bin/python -m tests.bench.start
 run quota .venv/bin/python -m tests.bench.quota
+run quota scripts/with_services.sh .venv/bin/python -m tests.bench.quota
 .venv/bin/python scripts/bench_docs.py --print
 exit $failed
