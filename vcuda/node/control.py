@@ -11,7 +11,8 @@ from typing import Final
 
 from vcuda.node import balance
 from vcuda.node.books import activity
-from vcuda.node.kept import Gauge, Kept, KeptPart
+from vcuda.node.gauge import Mean
+from vcuda.node.kept import Kept, KeptPart
 from vcuda.node.lender import Want, lend
 from vcuda.node.neighbours import Neighbours, Uncounted, neighbours_of
 from vcuda.node.nvml import CardFacts, Gauges, Look
@@ -32,7 +33,7 @@ class CardState:
     gauges: Gauges = field(default_factory=Gauges)
     utilisation: Utilisation = field(default_factory=Utilisation)
     uncounted: Uncounted = field(default_factory=Uncounted)
-    gauge: Gauge = field(default_factory=Gauge)
+    gauge: Mean = field(default_factory=Mean)
     looked_ns: int | None = None
 
     @property
@@ -54,7 +55,9 @@ def tick_card(card: CardState, look: Look, claims: Sequence[Kept], claim_of: Att
     neighbours = _neighbours(card, kept, owners, window_ended=measured is not None or look.percent == 0)
     shares = lend([_want(claim, part) for claim, part in kept.values()])
     for name, (claim, part) in kept.items():
-        _watch(card, claim, part)
+        if not look.fault:
+            part.gauge.tick(_busy(part, measured), measured, card.utilisation, now_ns)
+        _watch(claim, part)
         if card.utilisation.newest_us != window_before:
             _balance(claim, part, measured)
         near = neighbours[name]
@@ -120,13 +123,16 @@ def _want(claim: Kept, part: KeptPart) -> Want:
     )
 
 
-def _watch(card: CardState, claim: Kept, part: KeptPart) -> None:
+def _busy(part: KeptPart, measured: Measured | None) -> int | None:
+    """GPU time of the claim's processes in what was measured, ns."""
+    return None if measured is None else sum(measured.busy_ns.get(pid, 0) for pid in part.pids)
+
+
+def _watch(claim: Kept, part: KeptPart) -> None:
     pages = claim.pages(part)
     if pages is None:
         return
-    _, after, period = pages
-    if not card.look.fault:
-        part.gauge.add(card.utilisation.of(part.pids), period)
+    _, after, _ = pages
     part.window.unmeasured |= after.unmeasured
     part.window.largest_est_ns = max(after.device.largest_est_ns, part.window.largest_est_ns * _FADE)
     if after.device.largest_est_ns:
@@ -143,7 +149,7 @@ def _balance(claim: Kept, part: KeptPart, measured: Measured | None) -> None:
             balance.Window(
                 length_ns=measured.length_ns,
                 charged_ns=charged - window.charged_ns,
-                measured_ns=sum(measured.busy_ns.get(pid, 0) for pid in part.pids),
+                measured_ns=_busy(part, measured) or 0,
                 share=part.record.share / 1000,
                 largest_est_ns=int(window.largest_est_ns),
                 unmeasured=window.unmeasured or window.unmeasured_before,

@@ -12,29 +12,11 @@ from vcuda.node import prepare
 from vcuda.node.balance import HIGHEST, LOWEST
 from vcuda.node.books import Books, Moment, Page
 from vcuda.node.claims import Claim, Held, changed_record, part_of
+from vcuda.node.gauge import Gauge
 from vcuda.node.layout import COMPUTE_LIMITED, ConfigFile, DeviceRecord, LedgerDevice
 
 _PPM: Final = 1_000_000
 _FINE: Final = 0.01  # smaller changes of phi and m wait for the next second: programs re-read after each write
-
-
-@dataclass(slots=True)
-class Gauge:
-    """A mean over time of a figure in per cent."""
-
-    area: float = 0.0
-    length_ns: int = 0
-
-    def add(self, percent: int | None, period_ns: int) -> None:
-        if percent is not None and period_ns > 0:
-            self.area += percent * period_ns
-            self.length_ns += period_ns
-
-    def take(self) -> int | None:
-        """The mean since the last call, in per mille; None: nothing was told in that time."""
-        mean = round(10 * self.area / self.length_ns) if self.length_ns else None
-        self.area, self.length_ns = 0.0, 0
-        return mean
 
 
 @dataclass(slots=True)
