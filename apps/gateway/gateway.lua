@@ -98,12 +98,16 @@ local function ask(idle)
   return parse(head)
 end
 
+local function key_of(var, idle)
+  return var.slug .. (idle and "|idle|" or "||") .. (var.http_cookie or "")
+end
+
 -- The authoriser's answer, from memory while it is fresh. Probes carry their own proof and are asked every time.
 local function answer_for(var, idle)
   if var.http_x_tessera_probe then
     return ask(idle)
   end
-  local key = var.slug .. (idle and "|idle|" or "||") .. (var.http_cookie or "")
+  local key = key_of(var, idle)
   local answer = answers:get(key)
   if not answer then
     answer = ask(idle)
@@ -112,6 +116,13 @@ local function answer_for(var, idle)
     end
   end
   return answer
+end
+
+-- Nothing answers at the remembered address: the workload may run at another one by now. Asked anew.
+local function answer_anew(var)
+  answers:delete(key_of(var, false))
+  answers:delete(key_of(var, true))
+  return answer_for(var, false)
 end
 
 -- The body is not awaited: who may not upload should not have to first.
@@ -129,6 +140,20 @@ local function foreign(var)
   end
   local method = var.request_method
   return var.websocket == "1" or not (method == "GET" or method == "HEAD" or method == "OPTIONS")
+end
+
+local function address(answer)
+  return answer.host .. ":" .. answer.port
+end
+
+-- nginx.conf says every other header that we set or drop.
+local function let_pass(var, answer)
+  var.workload_cookie = answer.cookie or ""
+  var.workload_authorization = answer.authorization or ""
+  for name, value in pairs(answer.headers or NONE) do
+    ngx.req.set_header(name, value)
+  end
+  ngx.ctx.answer = answer
 end
 
 -- Before every request: lets it pass with the headers that the workload may see, or ends it with a status that nginx.conf explains.
@@ -152,13 +177,20 @@ function M.access()
     ngx.say("Pages of other addresses may not do this.")
     return ngx.exit(403)
   end
-  -- nginx.conf says every other header that we set or drop.
-  var.workload_cookie = answer.cookie or ""
-  var.workload_authorization = answer.authorization or ""
-  for name, value in pairs(answer.headers or NONE) do
-    ngx.req.set_header(name, value)
+  let_pass(var, answer)
+end
+
+-- After a request that reached nobody. A workload that was stopped and started again within the life of a remembered answer has
+-- another address: what is safe to repeat goes there. Everything else is explained.
+function M.again()
+  local var = ngx.var
+  local tried = (var.upstream_addr or ""):match("([^%s,]+)$")
+  local answer = answer_anew(var)
+  local safe = var.request_method == "GET" or var.request_method == "HEAD"
+  if safe and tried and var.websocket ~= "1" and answer and answer.status == 204 and tried ~= address(answer) then
+    return let_pass(var, answer)
   end
-  ngx.ctx.answer = answer
+  return ngx.exec("/_tessera/explain", "cause=unreachable")
 end
 
 function M.balance()
@@ -240,16 +272,28 @@ local DAY = 86400000 -- milliseconds
 local function connect(answer)
   local upstream = ngx.socket.tcp()
   upstream:settimeouts(5000, 600000, 60000)
-  local ok = upstream:connect(answer.host, answer.port)
-  if not ok or not upstream:send(opening(answer)) then
+  if not upstream:connect(answer.host, answer.port) then
     return nil
   end
-  return upstream, read_head(upstream)
+  return upstream
+end
+
+-- To the address that is remembered or, where nobody listens there any more, to the present one. nil where there is none.
+local function reach(answer)
+  local upstream = connect(answer)
+  if upstream then
+    return upstream, answer
+  end
+  local present = answer_anew(ngx.var)
+  if present and present.status == 204 and address(present) ~= address(answer) then
+    return connect(present), present
+  end
 end
 
 -- A websocket: one connection to the workload for as long as both sides and the right to it last.
 function M.relay()
-  local upstream, head = connect(ngx.ctx.answer)
+  local upstream, answer = reach(ngx.ctx.answer)
+  local head = upstream and upstream:send(opening(answer)) and read_head(upstream)
   if not head then
     return ngx.exit(502)
   end
