@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
 
 from tests.agent.conftest import BOUND, Agent, Program, Site
+from vcuda.bench import start
 
 MS = 1_000_000  # ns of GPU time
 SETTLED = 3  # seconds at the start that are not judged: the kernel's cost is not known yet
@@ -78,6 +80,25 @@ async def test_a_claim_alone_borrows_up_to_its_ceiling_and_no_further(site: Site
     assert {s["compute_limit"] for s in samples} == {700}
     assert abs(fmean(s["compute_used"] for s in samples) - 700) <= 2 * POINT
     assert all(s["borrowed"] == max(0, s["compute_used"] - 200) for s in samples)
+
+
+STARTS = [((300, 600), 2 * MS, "async"), ((600, 300), 2 * MS, "sync"), ((300, 600), 10 * MS, "sync")]
+
+
+@pytest.mark.parametrize(("limits", "kernel_ns", "how"), STARTS)
+def test_who_starts_beside_a_busy_neighbour_has_its_share_from_the_second_second_on(
+    libraries: Path, limits: tuple[int, int], kernel_ns: int, how: str
+) -> None:
+    got = start.seconds(libraries, limits, kernel_ns, how)
+    assert start.most_above(limits, got) <= 5 * POINT
+    assert all(abs(fmean(shares) - limit) <= 2 * POINT for limit, shares in zip(limits, got, strict=True))
+    assert got[1][0] <= limits[1] + 7 * POINT, "the burst of the law and a few kernels of unknown cost"
+
+
+def test_without_the_library_a_start_takes_what_it_can(libraries: Path) -> None:
+    """The control of the test above."""
+    got = start.seconds(libraries, (600, 300), 2 * MS, "async", limited=False)
+    assert start.most_above((600, 300), got) > 15 * POINT
 
 
 async def test_samples_are_seconds_of_the_nodes_time(site: Site) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vcuda.bench import launch, memory, share
+from vcuda.bench import launch, memory, share, start
 from vcuda.bench.figure import Figure, report
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -15,6 +15,7 @@ SUITES: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "vcuda.launch": launch.measure,
     "vcuda.memory": memory.measure,
     "vcuda.share": share.measure,
+    "vcuda.share.start": start.measure,
 }
 
 

@@ -40,6 +40,11 @@ class SimNode:
         """Bytes on the card, all processes."""
         return int(self.show()["cards"][card]["used_bytes"])
 
+    def busy(self, pid: int, card: int = 0) -> int:
+        """GPU time that a process has had, ns."""
+        processes = self.show()["cards"][card]["processes"]
+        return sum(int(process["busy_ns"]) for process in processes if process["pid"] == pid)
+
     def peak(self, card: int = 0) -> int:
         """The most bytes that were ever on the card."""
         return int(self.show()["cards"][card]["peak_bytes"])

@@ -24,6 +24,7 @@ class Page:
     held_bytes: int  # of living processes
     waiting: int  # launches of living processes that wait for the share
     unmeasured: bool  # a kernel of unknown cost is in flight
+    outstanding_ns: int  # estimates of what living processes have in flight: charged already, and not done yet
     busy_ns: Mapping[int, int]  # per living process (its epoch): time with work in flight since it began
 
 
@@ -73,6 +74,7 @@ class Books:
             held_bytes=min(_LARGEST, max(0, device.reserved_bytes - dead_bytes)),
             waiting=sum(process.waiting for _, process in alive),
             unmeasured=any(process.unmeasured for _, process in alive),
+            outstanding_ns=sum(process.outstanding_ns for _, process in alive),
             busy_ns={epoch: busy_until(process, now_ns, others) for epoch, process in alive},
         )
 

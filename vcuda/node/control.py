@@ -101,7 +101,8 @@ def _neighbours(
         counted.update(claim.now.processes if claim.now else ())
     strangers = card.uncounted.busy(owners.keys() - counted, card.utilisation.percents, window_ended=window_ended)
     busy = {pid: owners[pid] for pid in strangers}
-    return {name: neighbours_of(name, active, busy) for name in kept}
+    shares = {name: part.record.share if part.compute_limited else 1000 for name, (_, part) in kept.items()}
+    return {name: neighbours_of(name, active, shares, busy) for name in kept}
 
 
 def _want(claim: Kept, part: KeptPart) -> Want:
@@ -139,10 +140,23 @@ def _watch(claim: Kept, part: KeptPart) -> None:
         claim.books.ledger.reset_largest_estimate(part.index)
 
 
+def _charged_for_work_done(claim: Kept, part: KeptPart) -> int | None:
+    """What was charged for work that was over when the driver's newest window ended, ns.
+
+    Launches are charged before they run and measured after: a queue that has just filled is no error of the books. The window
+    ended between the last tick and this one; the middle is the best guess.
+    """
+    pages = claim.pages(part)
+    if pages is None:
+        return None
+    done = [page.device.charged_ns - round(part.m * page.outstanding_ns) for page in pages[:2]]
+    return sum(done) // 2
+
+
 def _balance(claim: Kept, part: KeptPart, measured: Measured | None) -> None:
     """A window of the driver has ended: compare books and measurement. `measured` is None after a long gap."""
     window = part.window
-    charged = claim.now.pages[part.index].device.charged_ns if claim.now else None
+    charged = _charged_for_work_done(claim, part)
     if measured and charged is not None and window.charged_ns is not None and part.compute_limited:
         part.m = balance.correct(
             part.m,

@@ -13,7 +13,7 @@ _IDLE_WINDOWS: Final = 2  # the first one may have begun before the process did
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Active processes of other claims, and 1 + the sum of their activity in millionths."""
+    """Active processes of other claims, and how much longer work takes beside them (1: no longer) in millionths."""
 
     others: int
     phi_ppm: int
@@ -36,9 +36,22 @@ class Uncounted:
 
 
 def neighbours_of(
-    claim: str, activity: Mapping[str, Iterable[float]], uncounted: Mapping[int, str | None]
+    claim: str,
+    activity: Mapping[str, Iterable[float]],
+    shares: Mapping[str, int],
+    uncounted: Mapping[int, str | None],
 ) -> Neighbours:
-    """`activity`: per claim, of its processes (0 to 1). `uncounted`: busy ones without the library, by claim."""
-    counted = [a for other, processes in activity.items() if other != claim for a in processes if a > _BUSY]
+    """`activity`: per claim, of its processes (0 to 1). `shares`: per claim, what it may use of the card now, per mille.
+    `uncounted`: busy ones without the library, by claim.
+
+    Busy processes take turns of one length, so beside processes that are busy for the parts a1, a2, … of the time one has
+    1 / (1 + a1 + a2 + …) of the card, and each of the others its part of the rest. But no claim takes more than its share,
+    however long its work lies in the queue: beside one at 300 per mille, 700 are left and not the half.
+    """
+    busy = {other: [a for a in processes if a > _BUSY] for other, processes in activity.items() if other != claim}
     strangers = sum(1 for owner in uncounted.values() if owner != claim)
-    return Neighbours(len(counted) + strangers, 1_000_000 + round(1_000_000 * (sum(counted) + strangers)))
+    turns = 1 + strangers + sum(sum(processes) for processes in busy.values())
+    taken = strangers / turns + sum(
+        min(sum(processes) / turns, shares[other] / 1000) for other, processes in busy.items()
+    )
+    return Neighbours(strangers + sum(len(processes) for processes in busy.values()), round(1_000_000 / (1 - taken)))

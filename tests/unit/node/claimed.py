@@ -91,5 +91,9 @@ class LibrarySide:
     def charge(self, gpu_ns: int) -> None:
         self.add(128, gpu_ns)
 
+    def queue(self, gpu_ns: int) -> None:
+        """This much was launched and is not done."""
+        self._words.set("Q", self._slot_at + 128 + 88, gpu_ns)
+
     def wait(self, launches: int) -> None:
         self._words.set("I", self._slot_at + 128 + 100, launches)

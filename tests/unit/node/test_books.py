@@ -107,7 +107,7 @@ def test_the_bytes_of_dead_processes_are_not_held(tmp_path: Path) -> None:
 
 def page_with(books: Books, busy: dict[int, int]) -> Page:
     device = books.ledger.device(0)
-    return Page(device, 0, 0, False, busy)
+    return Page(device, 0, 0, False, 0, busy)
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), [(10, 60, 0.5), (60, 10, 0.0), (0, 500, 1.0)])

@@ -311,6 +311,19 @@ def test_charging_more_than_was_measured_lowers_the_multiplier(node: Node) -> No
     assert 0.1 < part.m < 0.9
 
 
+def test_a_queue_that_fills_is_no_error_of_the_books(node: Node) -> None:
+    node.put("a", body(compute=300, ceiling=300))
+    library = LibrarySide(node.root / "a")
+    with slot_held(node.root / "a", marker="a") as pid:
+        for tick in range(1, 11):
+            library.charge(30 * MS)
+            if tick == 3:
+                library.charge(50 * MS)  # a burst: charged at once, and in the queue from then on
+                library.queue(50 * MS)
+            node.tick({CARD: look(percent=30, used={pid: GIB}, busy={pid: 30}, at=tick)}, tick * 100 * MS)
+    assert node.claims["a"].parts[CARD].m == pytest.approx(1.0, abs=0.01)
+
+
 def test_cards_show_what_is_allocatable_and_who_holds_it(node: Node) -> None:
     node.put("a", body(memory=8 * GIB, compute=300, ceiling=500))
     card = describe.cards(node, NOW)["cards"][0]

@@ -9,10 +9,10 @@
 struct surroundings {
     uint32_t others;   /* active processes other than this one, of all claims */
     uint32_t siblings; /* those of them that belong to this claim */
-    double phi;        /* 1 + sum of their activity */
+    double phi;        /* how much longer work takes beside them; 1: no longer */
 };
 
-#define COST_LONG_NS 1e6 /* half a default time slice: shorter kernels mostly run uninterrupted, longer ones rarely */
+#define COST_LONG_NS 2.2e6 /* a default time slice and a tenth: shorter kernels can run uninterrupted beside busy neighbours, longer ones cannot */
 
 /* The entry of a key (never 0) on a device; made when it is new. Never NULL: a full table gives an old entry away. */
 struct vcuda_cost *cost_find(const struct region *region, int device, uint64_t key);
