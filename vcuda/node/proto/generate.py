@@ -29,7 +29,6 @@ def generate(target: Path) -> list[Path]:
     """Write all files below `target`, which stands for this folder; what was written."""
     from grpc_tools import protoc  # type: ignore[import-untyped] # a tool of tests and developers, not of the agent
 
-    written: list[Path] = []
     with tempfile.TemporaryDirectory() as work:
         for proto in sorted(HERE.glob("*.proto")):
             name = str(proto.relative_to(ROOT))
@@ -38,8 +37,7 @@ def generate(target: Path) -> list[Path]:
             if protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", *outputs, name]) != 0:
                 raise SystemExit(f"{name} does not compile.")
         made = Path(work) / HERE.relative_to(ROOT)
-        for source in sorted(made.iterdir()):
-            written.append(_write(target / source.name, _HEADER + source.read_text()))
+        written = [_write(target / source.name, _HEADER + source.read_text()) for source in sorted(made.iterdir())]
     names = [proto.stem for proto in sorted(HERE.glob("*.proto"))]
     return written + [_write(target / f"{name}_pb2_grpc.pyi", _HEADER + _services(name)) for name in names]
 
