@@ -1,18 +1,25 @@
 """The ledger of a claim, read as one moment: bytes held, time charged, who was busy. Reading only.
 
-Liveness is the kernel's record lock on a process's slot; the process id in a slot is never asked.
+Liveness is the kernel's record lock on a process's slot, and so is the process id: the one in a slot is the program's own
+view of its process namespace.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from vcuda.node.layout import LEDGER_SIZE, LedgerDevice, LedgerFile, LockFile, Slot, SlotDevice
+from vcuda.node.layout import LedgerDevice, LedgerFile, LockFile, Slot, SlotDevice
 
 _LARGEST: Final = 2**63 - 1  # bytes; a ledger may hold any nonsense, a reader's numbers end here
+_LONGEST: Final = {
+    "ledger": 1 << 26,
+    "lock": 1 << 12,
+    "log": 1 << 20,
+}  # bytes that each may have; a later layout may be larger than ours
 _FLAG_NS: Final = 20_000_000  # how long "in flight" is believed after the last launch, beyond the work itself
 
 
@@ -57,11 +64,17 @@ class Books:
         ledger = folder / "ledger"
         return cls(ledger, LedgerFile(ledger, writable=True), LockFile(folder / "lock"), cards)
 
-    def sound(self) -> bool:
-        return self.path.stat().st_size >= LEDGER_SIZE
+    def trim(self) -> None:
+        """Programs may write past the end of these files; what lies there is nobody's and would fill the machine's disk."""
+        for name, longest in _LONGEST.items():
+            path = self.path.with_name(name)
+            if path.stat().st_size > longest:
+                os.truncate(path, longest)
 
     def read(self, now_ns: int) -> Moment:
-        slots = tuple(self.ledger.slots(self.lock.held(), devices=self.cards))
+        """Raises LayoutError when somebody has cut the ledger off."""
+        holders = self.lock.holders()
+        slots = tuple(self.ledger.slots(holders, devices=self.cards, pids=holders))
         return Moment(now_ns, tuple(self._page(index, slots, now_ns) for index in range(self.cards)), slots)
 
     def _page(self, index: int, slots: Sequence[Slot], now_ns: int) -> Page:

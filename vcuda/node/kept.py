@@ -77,12 +77,8 @@ class Kept:
             },
         )
 
-    def sound(self) -> bool:
-        """Whether the books are as long as they should be. They belong to the claim's account, which may cut them off; touching
-        what is not there would end this process."""
-        return self.books.sound()
-
     def read(self, now_ns: int) -> Moment:
+        """Raises LayoutError when the books were cut off: they belong to the claim's account."""
         self.before, self.now = self.now, self.books.read(now_ns)
         return self.now
 
@@ -114,9 +110,11 @@ class Kept:
     def processes(self) -> Mapping[int, str]:
         """Who uses the claim now, and how we know: the kernel's lock on a slot, or the driver's list."""
         seen = {pid: "driver" for part in self.parts.values() for pid in part.pids}
-        held = self.books.lock.held()
-        slots = {slot.pid: "library" for slot in self.books.ledger.slots(held, devices=0) if slot.alive}
-        return seen | slots
+        holders = self.books.lock.holders()
+        hidden = 0 in holders.values()  # outside our process namespace: then only the slots can tell
+        slots = self.books.ledger.slots(holders, devices=0, pids=holders) if hidden else ()
+        pids = {slot.pid for slot in slots if slot.alive} if hidden else set(holders.values())
+        return seen | dict.fromkeys(pids, "library")
 
     def held(self) -> list[Held]:
         return [

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Self
 
-from vcuda.node.mapped import LayoutError, Table, Words, fence, place
+from vcuda.node.mapped import Copied, LayoutError, Table, Words, fence, place, word, words
 from vcuda.node.recordlock import MAX_SLOTS, LockFile
 
 __all__ = [
@@ -182,18 +182,18 @@ _PROCESS: Final[Table] = {
 }
 
 
-def _check_header(words: Words, *, magic: int, size: int) -> None:
-    found = words.get("Q", 0)
-    version, oldest_reader = words.get("I", 8), words.get("I", 12)
+def _check_header(file: Words | Copied, *, magic: int, size: int) -> None:
+    found = file.get("Q", 0)
+    version, oldest_reader = file.get("I", 8), file.get("I", 12)
     if found != magic:
-        raise LayoutError(f"{words.path} does not begin like a claim file (found {found:#x}). Prepare the claim again.")
+        raise LayoutError(f"{file.path} does not begin like a claim file (found {found:#x}). Prepare the claim again.")
     if version < OLDEST or oldest_reader > VERSION:
         raise LayoutError(
-            f"{words.path} has layout version {version}; this agent understands {OLDEST} to {VERSION}. "
+            f"{file.path} has layout version {version}; this agent understands {OLDEST} to {VERSION}. "
             "Restart the programs of the claim with a library of this release."
         )
-    if words.size < size:
-        raise LayoutError(f"{words.path} is {words.size} bytes long, its layout needs {size}. Prepare the claim again.")
+    if file.size < size:
+        raise LayoutError(f"{file.path} is {file.size} bytes long, its layout needs {size}. Prepare the claim again.")
 
 
 class ConfigFile:
@@ -288,11 +288,18 @@ class ConfigFile:
 
 
 class LedgerFile:
-    """`ledger`: what the programs of a claim use. The library writes; the agent reads, and resets `largest_est_ns`."""
+    """`ledger`: what the programs of a claim use. The library writes; the agent reads, and resets `largest_est_ns`.
+
+    Programs may cut the file off: every read raises LayoutError then.
+    """
 
     def __init__(self, path: Path, *, writable: bool = False) -> None:
-        self._words = Words(path, writable=writable)
-        _check_header(self._words, magic=LEDGER_MAGIC, size=LEDGER_SIZE)
+        self._file = Copied(path, writable=writable)
+        try:
+            _check_header(self._file, magic=LEDGER_MAGIC, size=LEDGER_SIZE)
+        except LayoutError:
+            self._file.close()
+            raise
 
     @classmethod
     def create(cls, path: Path, *, tag: bytes, mode: int = 0o600) -> Self:
@@ -305,48 +312,59 @@ class LedgerFile:
 
     @property
     def tag(self) -> bytes:
-        return self._words.bytes_at(_LEDGER_TAG_AT, TAG_BYTES)
+        return self._file.bytes_at(_LEDGER_TAG_AT, TAG_BYTES)
 
     @property
     def refused_count(self) -> int:
-        return self._words.get("Q", 96)
+        return self._file.get("Q", 96)
 
     @property
     def reclaimed_slots(self) -> int:
-        return self._words.get("Q", 104)
+        return self._file.get("Q", 104)
 
     def device(self, index: int) -> LedgerDevice:
-        return LedgerDevice(**self._words.table(_DEVICE, self._device_at(index)))
+        piece = self._file.bytes_at(self._device_at(index), _LEDGER_DEVICE)
+        return LedgerDevice(**words(piece, _DEVICE, 0))
 
     def reset_largest_estimate(self, index: int) -> None:
-        self._words.set("Q", self._device_at(index) + _DEVICE["largest_est_ns"][1], 0)
+        self._file.set("Q", self._device_at(index) + _DEVICE["largest_est_ns"][1], 0)
 
-    def slots(self, held: frozenset[int], *, devices: int = MAX_DEVICES) -> Iterator[Slot]:
-        """Every slot ever taken; `held` is LockFile.held(). The next allocation gives a dead slot's bytes back."""
-        for index in range(min(self._words.get("I", _SLOTS_USED_AT), MAX_SLOTS)):
-            at = _SLOTS_AT + index * _SLOT
-            if self._words.get("Q", at):
+    def slots(
+        self, held: Collection[int], *, devices: int = MAX_DEVICES, pids: Mapping[int, int] | None = None
+    ) -> Iterator[Slot]:
+        """Every slot ever taken; `held` is LockFile.held(). The next allocation gives a dead slot's bytes back.
+
+        `pids` is LockFile.holders(): the kernel's word on who holds a slot goes before what the slot says, which is the
+        program's own view of its process namespace.
+        """
+        used = min(self._file.get("I", _SLOTS_USED_AT), MAX_SLOTS)
+        piece = self._file.bytes_at(_SLOTS_AT, used * _SLOT) if used else b""
+        for index in range(used):
+            at = index * _SLOT
+            if word(piece, "Q", at):
                 yield Slot(
                     index=index,
                     alive=index in held,
-                    epoch=self._words.get("Q", at),
-                    pid=self._words.get("I", at + 8),
-                    started_ns=self._words.get("Q", at + 32),
-                    devices=tuple(self._process(at, device) for device in range(devices)),
+                    epoch=word(piece, "Q", at),
+                    pid=(pids or {}).get(index) or word(piece, "I", at + 8),
+                    started_ns=word(piece, "Q", at + 32),
+                    devices=tuple(_process(piece, at, device) for device in range(devices)),
                 )
 
-    def _process(self, slot_at: int, device: int) -> SlotDevice:
-        at = slot_at + _SLOT_HEADER + device * _SLOT_DEVICE
-        held = tuple(self._words.get("Q", at + 8 * position) for position in range(len(CLASSES)))
-        return SlotDevice(bytes_by_class=held, **self._words.table(_PROCESS, at))
-
-    def _device_at(self, index: int) -> int:
+    @staticmethod
+    def _device_at(index: int) -> int:
         if not 0 <= index < MAX_DEVICES:
             raise IndexError(f"a ledger has {MAX_DEVICES} cards, there is no card {index}")
         return _DEVICES_AT + index * _LEDGER_DEVICE
 
     def close(self) -> None:
-        self._words.close()
+        self._file.close()
+
+
+def _process(piece: bytes, slot_at: int, device: int) -> SlotDevice:
+    at = slot_at + _SLOT_HEADER + device * _SLOT_DEVICE
+    held = tuple(word(piece, "Q", at + 8 * position) for position in range(len(CLASSES)))
+    return SlotDevice(bytes_by_class=held, **words(piece, _PROCESS, at))
 
 
 def create_files(

@@ -1,13 +1,15 @@
-"""A mapped file as whole words, and the way to put a file in place in one step. Knows no layout.
+"""A file as whole words, mapped or not, and the way to put a file in place in one step. Knows no layout.
 
-Every load and store of a shared word goes through a typed memoryview, which moves the whole word at once; `struct`
-would move it byte by byte.
+A file that only the agent writes is mapped: every load and store of a shared word goes through a typed memoryview, which
+moves the whole word at once; `struct` would move it byte by byte. A file that programs write is not: they may cut it off
+at any moment, and touching a mapped page that is no longer there would end this process. The kernel copies it instead.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +62,42 @@ class Words:
         for view in self._views.values():
             view.release()
         self._map.close()
+
+
+class Copied:
+    """A file of which the kernel copies pieces when they are asked for. An aligned word is old or new, never a mixture."""
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        self.path = path
+        self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        """Raises LayoutError where the file no longer reaches."""
+        found = os.pread(self._fd, length, offset)
+        if len(found) < length:
+            raise LayoutError(f"{self.path} was cut off: it should reach to byte {offset + length}.")
+        return found
+
+    def get(self, code: str, offset: int) -> int:
+        return word(self.bytes_at(offset, _SIZES[code]), code, 0)
+
+    def set(self, code: str, offset: int, value: int) -> None:
+        os.pwrite(self._fd, struct.pack("<" + code, value), offset)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+
+def word(piece: bytes, code: str, offset: int) -> int:
+    (value,) = struct.unpack_from("<" + code, piece, offset)
+    return int(value)
+
+
+def words(piece: bytes, layout: Table, base: int) -> dict[str, int]:
+    return {name: word(piece, code, base + offset) for name, (code, offset) in layout.items()}
 
 
 def fence() -> None:

@@ -141,10 +141,10 @@ class Node:
     def tick(self, looks: Mapping[str, Look], now_ns: int) -> None:
         """Every 100 ms of node time."""
         for name, kept in list(self.claims.items()):
-            if kept.sound():
+            try:
                 kept.read(now_ns)
-            else:
-                self._drop(name, kept)
+            except (LayoutError, OSError) as error:
+                self._drop(name, kept, str(error))
         accounts = {name: kept.claim.uid for name, kept in self.claims.items()}
         for uuid, look in looks.items():
             tick_card(
@@ -171,6 +171,7 @@ class Node:
                 if part.observed_bytes is not None:
                     record = replace(record, observed_bytes=part.observed_bytes, observed_at_ns=now_ns)
                 kept.write(part, record)
+            kept.books.trim()
         self._attribution.forget_ended(self._listed())
         return self.samples
 
@@ -205,9 +206,13 @@ class Node:
     def _users(self, kept: Kept) -> list[dict[str, Any]]:
         """Processes that hold a slot's lock, and those that the driver lists and that still are of this claim."""
         accounts = {kept.claim.name: kept.claim.uid}
+        try:
+            processes = kept.processes()
+        except LayoutError:
+            return self._lock_holders(kept.claim.name)
         return [
             {"pid": pid, "command": self._attribution.command(pid), "seen_by": how}
-            for pid, how in sorted(kept.processes().items())
+            for pid, how in sorted(processes.items())
             if how == "library" or self._attribution.claim_of(pid, accounts) == kept.claim.name
         ]
 
@@ -222,13 +227,13 @@ class Node:
         finally:
             lock.close()
 
-    def _drop(self, name: str, kept: Kept) -> None:
+    def _drop(self, name: str, kept: Kept, why: str) -> None:
         """Somebody damaged the books of a claim. Its limits stand, its loans end, its figures are unknown from now on."""
         held = kept.held()
         kept.rest()
         kept.close()
         del self.claims[name]
-        self._set_aside(name, "its ledger was cut off", held)
+        self._set_aside(name, why, held)
 
     def _set_aside(self, name: str, why: str, held: Sequence[Held] | None = None) -> None:
         log.error("Claim %s cannot be used: %s", name, why)

@@ -24,26 +24,33 @@ class LockFile:
     def create(path: Path, *, mode: int = 0o600) -> None:
         place(path, b"", size=LOCK_SIZE, mode=mode)
 
-    def held(self) -> frozenset[int]:
-        """The slots whose owners live, asked of the kernel. Locks nothing itself."""
-        found: set[int] = set()
+    def holders(self) -> dict[int, int]:
+        """The slots whose owners live, and the owners' process ids, asked of the kernel. Locks nothing itself.
+
+        The ids are those of our own process namespace, whatever namespace the owner lives in; 0: we cannot see it.
+        """
+        found: dict[int, int] = {}
         asked = [(0, MAX_SLOTS)]
         while asked:
             start, end = asked.pop()
             taken = self._any_lock(start, end)
             if taken is not None:
-                found.update(range(*taken))
-                asked += [(a, b) for a, b in ((start, taken[0]), (taken[1], end)) if a < b]
-        return frozenset(found)
+                first, after, pid = taken
+                found.update(dict.fromkeys(range(first, after), max(0, pid)))
+                asked += [(a, b) for a, b in ((start, first), (after, end)) if a < b]
+        return found
 
-    def _any_lock(self, start: int, end: int) -> tuple[int, int] | None:
-        """Some locked range inside [start, end), not always the first one; None: all free."""
+    def held(self) -> frozenset[int]:
+        return frozenset(self.holders())
+
+    def _any_lock(self, start: int, end: int) -> tuple[int, int, int] | None:
+        """Some locked range inside [start, end) and its owner, not always the first one; None: all free."""
         question = struct.pack(self._FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0)
         answer = fcntl.fcntl(self._fd, fcntl.F_GETLK, question)
-        kind, _, first, length, _ = struct.unpack(self._FLOCK, answer)
+        kind, _, first, length, pid = struct.unpack(self._FLOCK, answer)
         if kind == fcntl.F_UNLCK:
             return None
-        return max(first, start), min(first + length, end) if length else end
+        return max(first, start), min(first + length, end) if length else end, pid
 
     def close(self) -> None:
         os.close(self._fd)
