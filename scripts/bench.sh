@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/say.sh
+PATH=$PWD/build/uv/bin:$PATH # where scripts/setup.sh puts uv on a machine without one
 name=${1:-}
 out=$PWD/build/bench.jsonl
 mkdir -p build

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/say.sh
+PATH=$PWD/build/uv/bin:$PATH # where scripts/setup.sh puts uv on a machine without one
 bin=.venv/bin
 [ -x $bin/python ] || fail "There is no Python environment yet. Run: make setup-test"
 export STEP_TAIL=120
