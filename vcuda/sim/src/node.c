@@ -19,12 +19,17 @@
 
 /* Record locks lie far beyond the end of the state, one byte per process slot. */
 #define LOCK_BASE ((off_t)1 << 40)
+#define PID_BASE ((off_t)1 << 41)
 
-static int slot_lock(const struct sim_handle *handle, int command, uint32_t proc, short type, struct flock *out) {
-  struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = LOCK_BASE + (off_t)proc, .l_len = 1};
+static int record_lock(const struct sim_handle *handle, int command, off_t at, short type, struct flock *out) {
+  struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
   int result = fcntl(handle->fd, command, &lock);
   if (out) *out = lock;
   return result < 0 ? -errno : 0;
+}
+
+static int slot_lock(const struct sim_handle *handle, int command, uint32_t proc, short type, struct flock *out) {
+  return record_lock(handle, command, LOCK_BASE + (off_t)proc, type, out);
 }
 
 static int check(const struct sim_node *node, uint64_t size) {
@@ -40,7 +45,7 @@ int sim_open(struct sim_handle *handle, const char *path) {
   void *map = MAP_FAILED;
   int result, fd;
 
-  *handle = (struct sim_handle){.fd = -1, .proc = SIM_NONE};
+  *handle = (struct sim_handle){.fd = -1, .map_fd = -1, .proc = SIM_NONE};
   fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return -errno;
   if (fstat(fd, &status) < 0) goto fail_errno;
@@ -55,7 +60,7 @@ int sim_open(struct sim_handle *handle, const char *path) {
   /* A mapping keeps its open file description alive, in forked children too: the locks need one of their own. */
   handle->fd = open(path, O_RDWR | O_CLOEXEC);
   if (handle->fd < 0) goto fail_errno;
-  close(fd);
+  handle->map_fd = fd;
   handle->node = map;
   return 0;
 
@@ -70,7 +75,14 @@ fail:
 void sim_close(struct sim_handle *handle) {
   if (handle->node) munmap(handle->node, sizeof *handle->node);
   if (handle->fd >= 0) close(handle->fd);
-  *handle = (struct sim_handle){.fd = -1, .proc = SIM_NONE};
+  if (handle->map_fd >= 0) close(handle->map_fd);
+  *handle = (struct sim_handle){.fd = -1, .map_fd = -1, .proc = SIM_NONE};
+}
+
+void sim_forget(struct sim_handle *handle) {
+  if (handle->fd >= 0) close(handle->fd);
+  if (handle->map_fd >= 0) close(handle->map_fd);
+  handle->fd = handle->map_fd = -1;
 }
 
 int sim_find_node(const void *inside, char *path, uint64_t size) {
@@ -99,6 +111,16 @@ bool sim_proc_alive(struct sim_handle *handle, uint32_t proc) {
   if (proc == handle->proc) return true;
   if (slot_lock(handle, F_OFD_GETLK, proc, F_WRLCK, &probe) < 0) return true; /* unknown is never dead */
   return probe.l_type != F_UNLCK;
+}
+
+/* Those locks cannot tell whose they are. A plain record lock can, in the reader's own numbers, which is how a driver
+ * outside all containers sees processes. It may be lost (any close of the file drops it): then the slot tells. */
+uint32_t sim_proc_pid(const struct sim_handle *handle, uint32_t proc) {
+  struct flock probe;
+  if (record_lock(handle, F_GETLK, PID_BASE + (off_t)proc, F_WRLCK, &probe) < 0 || probe.l_type == F_UNLCK) {
+    return handle->node->procs[proc].pid;
+  }
+  return probe.l_pid > 0 ? (uint32_t)probe.l_pid : 0;
 }
 
 static void describe_self(struct sim_proc *proc, uint64_t now) {
@@ -135,6 +157,7 @@ int sim_attach(struct sim_handle *handle) {
   }
   for (uint32_t i = 0; i < SIM_MAX_PROCS; i++) {
     if (node->procs[i].live || slot_lock(handle, F_OFD_SETLK, i, F_WRLCK, NULL) < 0) continue;
+    record_lock(handle, F_SETLK, PID_BASE + (off_t)i, F_WRLCK, NULL);
     describe_self(&node->procs[i], sim_now(handle));
     for (uint32_t card = 0; card < node->card_count; card++) sim_forget_busy(&node->cards[card], i);
     node->procs[i].live = 1;

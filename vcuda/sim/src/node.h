@@ -6,7 +6,8 @@
 
 struct sim_handle {
   struct sim_node *node;
-  int fd; /* for the record locks only */
+  int fd;     /* for the record locks only */
+  int map_fd; /* kept open: closing any descriptor of the file would drop the record lock that shows our process id */
   uint32_t proc; /* our slot, SIM_NONE until sim_attach */
 };
 
@@ -30,6 +31,12 @@ void sim_reclaim(struct sim_handle *handle);
 
 /* True when the slot's owner still holds its record lock. Needs the lock. */
 bool sim_proc_alive(struct sim_handle *handle, uint32_t proc);
+
+/* The process id of a slot's owner as our own process namespace numbers it; 0 when it cannot be seen from here. */
+uint32_t sim_proc_pid(const struct sim_handle *handle, uint32_t proc);
+
+/* Drops what a forked child has inherited: it must not keep its parent's record lock alive. */
+void sim_forget(struct sim_handle *handle);
 
 /* Lets waiters of one process look again (something other than time has changed). Needs the lock. */
 void sim_notify(struct sim_handle *handle, uint32_t proc);

@@ -148,7 +148,7 @@ struct sim_card {
 
 struct sim_proc {
   uint32_t live;
-  uint32_t pid; /* information for NVML, never a test of liveness */
+  uint32_t pid; /* in the process's own namespace; see sim_proc_pid. Never a test of liveness */
   uint32_t uid;
   uint32_t wake; /* futex: bumped when something other than time may let a waiter go on */
   uint32_t rank, pad;

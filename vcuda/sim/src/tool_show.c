@@ -24,11 +24,11 @@ static bool on_card(const struct sim_proc *proc, const struct sim_card *card) {
   return proc->live && (proc->contexts[card->index] || sim_proc_used(proc, card->index));
 }
 
-static void json_process(const struct sim_node *node, const struct sim_card *card, uint32_t i, uint64_t now) {
-  const struct sim_proc *proc = &node->procs[i];
+static void json_process(const struct sim_handle *handle, const struct sim_card *card, uint32_t i, uint64_t now) {
+  const struct sim_proc *proc = &handle->node->procs[i];
   char name[17];
   printf("{\"slot\":%u,\"pid\":%u,\"uid\":%u,\"name\":\"%s\",\"used_bytes\":%llu,\"busy_ns\":%llu,\"utilisation\":%u,\"bytes\":{", i,
-         proc->pid, proc->uid, clean(proc->comm, name), (unsigned long long)sim_proc_used(proc, card->index),
+         sim_proc_pid(handle, i), proc->uid, clean(proc->comm, name), (unsigned long long)sim_proc_used(proc, card->index),
          (unsigned long long)card->proc_busy_ns[i], sim_utilisation(card, now, i));
   for (int class = 0; class < SIM_CLASSES; class ++) {
     printf("%s\"%s\":%llu", class ? "," : "", class_names[class], (unsigned long long)proc->bytes[card->index][class]);
@@ -36,7 +36,8 @@ static void json_process(const struct sim_node *node, const struct sim_card *car
   printf("}}");
 }
 
-static void json_card(const struct sim_node *node, const struct sim_card *card, uint64_t now) {
+static void json_card(const struct sim_handle *handle, const struct sim_card *card, uint64_t now) {
+  const struct sim_node *node = handle->node;
   char uuid[41];
   const char *comma = "";
   sim_uuid_text(card->uuid, uuid);
@@ -51,24 +52,26 @@ static void json_card(const struct sim_node *node, const struct sim_card *card, 
   for (uint32_t i = 0; i < node->proc_high; i++) {
     if (!on_card(&node->procs[i], card)) continue;
     fputs(comma, stdout);
-    json_process(node, card, i, now);
+    json_process(handle, card, i, now);
     comma = ",";
   }
   printf("]}");
 }
 
-static void json(const struct sim_node *node, uint64_t now) {
+static void json(const struct sim_handle *handle, uint64_t now) {
+  const struct sim_node *node = handle->node;
   printf("{\"time\":\"%s\",\"now_ns\":%llu,\"driver_version\":%u,\"repairs\":%u,\"reclaims\":%u,\"threads\":%u,\"stalls\":%u,\"cards\":[",
          node->options.virtual_time ? "virtual" : "real", (unsigned long long)now, node->options.driver_version, node->repairs,
          node->reclaims, node->clock.registered, node->clock.stalls);
   for (uint32_t i = 0; i < node->card_count; i++) {
     if (i) putchar(',');
-    json_card(node, &node->cards[i], now);
+    json_card(handle, &node->cards[i], now);
   }
   printf("]}\n");
 }
 
-static void text(const struct sim_node *node, uint64_t now) {
+static void text(const struct sim_handle *handle, uint64_t now) {
+  const struct sim_node *node = handle->node;
   char name[17], uuid[41];
   for (uint32_t c = 0; c < node->card_count; c++) {
     const struct sim_card *card = &node->cards[c];
@@ -78,7 +81,7 @@ static void text(const struct sim_node *node, uint64_t now) {
     for (uint32_t i = 0; i < node->proc_high; i++) {
       const struct sim_proc *proc = &node->procs[i];
       if (!on_card(proc, card)) continue;
-      printf("     pid %-8u %-16s %10.0f MiB %4u %%\n", proc->pid, clean(proc->comm, name),
+      printf("     pid %-8u %-16s %10.0f MiB %4u %%\n", sim_proc_pid(handle, i), clean(proc->comm, name),
              (double)sim_proc_used(proc, c) / MIB, sim_utilisation(card, now, i));
     }
   }
@@ -92,7 +95,7 @@ int sim_tool_show(int argc, char **argv) {
   sim_lock(&handle);
   sim_advance_all(&handle);
   sim_reclaim(&handle);
-  (as_json ? json : text)(handle.node, sim_now(&handle));
+  (as_json ? json : text)(&handle, sim_now(&handle));
   sim_unlock(&handle);
   sim_close(&handle);
   return 0;

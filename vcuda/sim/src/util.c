@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,12 +56,14 @@ void sim_own_comm(char out[16]) {
 }
 
 /* AT_RANDOM gives every exec 16 random bytes that all libraries of the process can find; the process id tells a forked
- * child from its parent. */
+ * child from its parent, and its namespace two children that are both process 1. */
 uint64_t sim_process_token(void) {
   const void *random = (const void *)getauxval(AT_RANDOM); // NOLINT: the kernel hands out a pointer as an integer
+  struct stat namespace = {0};
   uint64_t token = 0;
   if (random) memcpy(&token, random, sizeof token);
-  return token ^ ((uint64_t)getpid() << 32);
+  (void)!stat("/proc/self/ns/pid", &namespace);
+  return token ^ ((uint64_t)getpid() << 32) ^ (uint64_t)namespace.st_ino;
 }
 
 uint64_t sim_random(uint64_t *state) {

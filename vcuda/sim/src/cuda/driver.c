@@ -12,7 +12,7 @@
 #include "impl.h"
 #include "tessera_sim.h"
 
-struct driver driver = {.node = {.fd = -1, .proc = SIM_NONE}, .lock = PTHREAD_MUTEX_INITIALIZER, .log = -1};
+struct driver driver = {.node = {.fd = -1, .map_fd = -1, .proc = SIM_NONE}, .lock = PTHREAD_MUTEX_INITIALIZER, .log = -1};
 _Thread_local bool per_thread_default;
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,8 +55,7 @@ bool handle_is(const void *handle, enum kind kind) {
  * lock alive through its copy of the descriptor. */
 static void after_fork_in_child(void) {
   driver.forked = driver.initialised;
-  if (driver.node.fd >= 0) close(driver.node.fd);
-  driver.node.fd = -1;
+  sim_forget(&driver.node);
   sim_thread_forget();
   pthread_mutex_init(&driver.lock, NULL);
   pthread_mutex_init(&open_lock, NULL);

@@ -11,7 +11,7 @@
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 
-struct nvml nvml = {.node = {.fd = -1, .proc = SIM_NONE}};
+struct nvml nvml = {.node = {.fd = -1, .map_fd = -1, .proc = SIM_NONE}};
 
 /* What a device handle points to. Lives as long as the library, so a handle never dangles. */
 struct nvmlDevice_st {
@@ -25,8 +25,8 @@ static bool fork_handler_set;
 /* The parent's record lock must not live on through our copy of the descriptor. */
 static void after_fork_in_child(void) {
   pthread_mutex_init(&lock, NULL);
-  if (nvml.node.fd >= 0) close(nvml.node.fd);
-  nvml.node = (struct sim_handle){.fd = -1, .proc = SIM_NONE};
+  sim_forget(&nvml.node);
+  nvml.node = (struct sim_handle){.fd = -1, .map_fd = -1, .proc = SIM_NONE};
   nvml.references = 0;
   sim_thread_forget();
 }

@@ -99,7 +99,7 @@ nvmlReturn_t impl_nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, u
   *count = process_count(card);
   for (uint32_t i = 0; *count <= room && i < node->proc_high; i++) {
     if (!on_card(&node->procs[i], card)) continue;
-    infos[found++] = (nvmlProcessInfo_t){.pid = node->procs[i].pid,
+    infos[found++] = (nvmlProcessInfo_t){.pid = sim_proc_pid(&nvml.node, i),
                                          .usedGpuMemory = sim_proc_used(&node->procs[i], card->index),
                                          .gpuInstanceId = UINT32_MAX,
                                          .computeInstanceId = UINT32_MAX};
@@ -174,7 +174,7 @@ static unsigned samples(struct sim_card *card, uint64_t now, unsigned long long 
       if (!node->procs[i].live || window->proc_ns[i] == 0) continue;
       if (found < room && out) {
         out[found] = (nvmlProcessUtilizationInfo_v1_t){
-            .timeStamp = stamp, .pid = node->procs[i].pid,
+            .timeStamp = stamp, .pid = sim_proc_pid(&nvml.node, i),
             .smUtil = (unsigned)(((uint64_t)window->proc_ns[i] * 100 + SIM_WINDOW_NS / 2) / SIM_WINDOW_NS)};
       }
       found++;
