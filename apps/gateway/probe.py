@@ -3,6 +3,8 @@
 One request that waits; whoever calls decides when to try again. Registered with `workloads.reach` by this app.
 """
 
+import asyncio
+
 import aiohttp
 from django.conf import settings
 from django.core import signing
@@ -29,6 +31,17 @@ def is_genuine(slug: str, given: str) -> bool:
     return bool(content["slug"] == slug and abs(clock.now().timestamp() - content["at"]) < _LIFE)
 
 
+async def _page(session: aiohttp.ClientSession) -> None:
+    async with session.get(_STATUS_PAGE, allow_redirects=False) as answer:
+        if answer.status != 200:
+            raise Unavailable(f"{_STATUS_PAGE} was answered with {answer.status}")
+
+
+async def _websocket(session: aiohttp.ClientSession) -> None:
+    async with session.ws_connect(_WEBSOCKET):
+        return
+
+
 async def visit(slug: str) -> None:
     """Returns once both were answered. Raises Unavailable with the problem in a few words."""
     base = f"http://127.0.0.1:{settings.GATEWAY_PORT}"
@@ -36,11 +49,7 @@ async def visit(slug: str) -> None:
     timeout = aiohttp.ClientTimeout(total=_PATIENCE)
     try:
         async with aiohttp.ClientSession(base, headers=headers, timeout=timeout) as session:
-            async with session.get(_STATUS_PAGE, allow_redirects=False) as answer:
-                if answer.status != 200:
-                    raise Unavailable(f"{_STATUS_PAGE} was answered with {answer.status}")
-            async with session.ws_connect(_WEBSOCKET):
-                return
+            await asyncio.gather(_page(session), _websocket(session))
     except aiohttp.WSServerHandshakeError as problem:
         raise Unavailable(f"the websocket was answered with {problem.status}") from problem
     except (TimeoutError, aiohttp.ClientError, OSError) as problem:

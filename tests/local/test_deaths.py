@@ -5,6 +5,8 @@ import os
 import pickle
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,46 @@ async def test_the_runner_dies_and_its_run_does_not(place: LocalSite, cluster: L
     await cluster.delete("a", grace_seconds=1)
     await watch.until("a", RunState.EXITED)
     assert left_of("a") == set()
+
+
+def nursery() -> int:
+    """The one of this process's driver."""
+    own = os.getpid()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == own and b"runner.nursery" in (entry / "cmdline").read_bytes():
+                return int(entry.name)
+    raise LookupError("there is no nursery")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+async def test_the_nursery_dies_and_the_next_run_starts_all_the_same(
+    place: LocalSite, cluster: LocalCluster, watch: Watcher, how: int
+) -> None:
+    """Killed at rest, or with the request for a runner in its hands (stopped, asked, then killed)."""
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    first = nursery()
+    os.kill(first, how)
+    await cluster.apply(place.spec("b"))
+    if how == signal.SIGSTOP:
+        await watch.until("b", RunState.PREPARING)
+        os.kill(first, signal.SIGKILL)
+    await watch.until("b", RunState.READY)
+    assert nursery() != first
+    assert (await cluster.get("a")).state is RunState.READY
+    for uid in ("a", "b"):
+        await cluster.delete(uid, grace_seconds=1)
+        await watch.until(uid, RunState.EXITED)
+    assert left_of("a") | left_of("b") == set()
+
+
+async def test_no_nursery_is_left_after_its_driver(cluster: LocalCluster) -> None:
+    assert nursery()
+    await cluster.close()
+    with pytest.raises(LookupError):
+        nursery()
 
 
 async def test_runner_and_controller_die_and_the_next_one_takes_the_run_over(place: LocalSite) -> None:

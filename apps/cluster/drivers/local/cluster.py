@@ -57,6 +57,7 @@ class LocalCluster:
     async def start(self) -> None:
         self._site.folders.prepare()
         self._lock = self._take_lock()
+        self._site.nursery.start()
         self._site.group_bases = groups.bases(reading.key(self._site.folders.state))
         for record in list(self._site.store.all()):
             self._adopt(record)
@@ -94,6 +95,7 @@ class LocalCluster:
             await asyncio.gather(self._following, return_exceptions=True)
         await asyncio.gather(*(run.let_go() for run in self._runs.values()))
         self._feed.close()
+        self._site.nursery.close()
         groups.remove_empty(self._site.group_bases)
         if self._lock is not None:
             os.close(self._lock)

@@ -1,4 +1,4 @@
-"""Starts a runner, early: while it loads, the driver prepares what the run needs, and only then gives the order.
+"""Starts a runner, early: while it takes its lock, the driver prepares what the run needs, and only then gives the order.
 
 Owns the sockets and pipes between driver and runner, and the environment variables of a run's program.
 """
@@ -8,18 +8,18 @@ import json
 import os
 import secrets
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from apps.cluster.drivers.local.folders import Places
+from apps.cluster.drivers.local.nursery import Nursery
 from apps.cluster.drivers.local.records import Record
 from apps.cluster.drivers.local.runner import processes
+from apps.cluster.drivers.local.runner.numbers import FIRST_SOCKET
 from apps.cluster.specs import Port
 
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.main import main; main()"
 _BACKLOG = 128
 _SYSTEM_PATHS = "/usr/local/bin:/usr/bin:/bin"
 
@@ -36,7 +36,8 @@ def new_token() -> str:
 class Launch:
     """A runner that has not been told yet what to run. Leaving the block without `give` makes it go away again."""
 
-    def __init__(self, folder: Path, sockets: Mapping[str, socket.socket]) -> None:
+    def __init__(self, nursery: Nursery, folder: Path, sockets: Mapping[str, socket.socket]) -> None:
+        self._nursery = nursery
         self._folder = folder
         self.sockets = dict(sockets)
         self._owned = ExitStack()
@@ -45,17 +46,9 @@ class Launch:
         order_reader, self._order = os.pipe()
         self._told, told_writer = os.pipe()
         trouble = os.open(self._folder / "runner.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        actions = [
-            (os.POSIX_SPAWN_DUP2, order_reader, 0),
-            (os.POSIX_SPAWN_DUP2, told_writer, 1),
-            (os.POSIX_SPAWN_DUP2, trouble, 2),
-            # Onto itself: stays open in the runner under the same number.
-            *((os.POSIX_SPAWN_DUP2, s.fileno(), s.fileno()) for s in self.sockets.values()),
-        ]
-        package = str(Path(__file__).parent)
-        arguments = [sys.executable, "-I", "-S", "-c", _PROGRAM, package, str(self._folder)]
+        sockets = [listener.fileno() for listener in self.sockets.values()]
         try:
-            os.posix_spawn(sys.executable, arguments, {"LANG": "C.UTF-8"}, file_actions=actions, setsid=True)
+            self._nursery.runner(self._folder, (order_reader, told_writer, trouble, *sockets))
         finally:
             for fd in (order_reader, told_writer, trouble):
                 os.close(fd)
@@ -87,7 +80,7 @@ class Launch:
         return await self._lines.readline() == b"started\n"
 
 
-def order(record: Record, log: Path, places: Places, env: Mapping[str, str], sockets: Sequence[int]) -> dict[str, Any]:
+def order(record: Record, log: Path, places: Places, env: Mapping[str, str]) -> dict[str, Any]:
     """What the runner is told (runner/main.py, runner/confine.py)."""
     return {
         "attempt": record.attempt,
@@ -96,7 +89,7 @@ def order(record: Record, log: Path, places: Places, env: Mapping[str, str], soc
         "env": dict(env),
         "cwd": str(places.home),
         "log": str(log),
-        "sockets": list(sockets),
+        "sockets": list(range(FIRST_SOCKET, FIRST_SOCKET + len(record.ports))),
         "groups": list(record.groups),
         "uid": record.uid_number,
         "gid": record.gid_number,

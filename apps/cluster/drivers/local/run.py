@@ -118,25 +118,26 @@ class Run:
         sockets = launch.bind(record.spec.ports)
         record.ports = {name: listener.getsockname()[1] for name, listener in sockets.items()}
         record.token = launch.new_token()
-        with Launch(self._folder, sockets) as started:
+        with Launch(self._site.nursery, self._folder, sockets) as started:
             prepared = await self._unless_stopped(prepare(record, self._site, self.note))
-            await self._hand_over(started, prepared)
-        await self._accompany()
+            handed_over = await self._hand_over(started, prepared)
+        if not handed_over:
+            return await self._bring_up()
+        return await self._accompany()
 
-    async def _hand_over(self, started: Launch, prepared: Prepared) -> None:
+    async def _hand_over(self, started: Launch, prepared: Prepared) -> bool:
+        """False: its runner ended before it could be told anything, or never began."""
         record = self.record
         locked = await started.locked()
         self._runner = Runner.find(self._folder / "lock") if locked else None
         if self._runner is None:
-            raise NotStarted(
-                "start_failed", {"problem": f"its runner ended at once, see {self._folder / 'runner.log'}"}
-            )
+            return False
         self._refuse_if_stopped()  # from here on there is a runner to tell
         self._site.store.save(record)
-        numbers = [listener.fileno() for listener in started.sockets.values()]
-        started.give(launch.order(record, self._log, prepared.places, prepared.env, numbers))
+        started.give(launch.order(record, self._log, prepared.places, prepared.env))
         if await started.started() and not self._stop.is_set():
             self._is_running()
+        return True
 
     def _is_running(self) -> None:
         if self.record.spec.probe is None:
@@ -229,7 +230,7 @@ class Run:
         record.attempt += 1
         self._site.store.save(record)
         main = journal.read(str(self._folder), "main.json") or {}
-        with Launch(self._folder, {}) as started:
+        with Launch(self._site.nursery, self._folder, {}) as started:
             if await started.locked():
                 self._runner = Runner.find(self._folder / "lock")
                 started.give(launch.order_to_adopt(record, self._log, main))

@@ -12,6 +12,7 @@ from apps.cluster.drivers.local.accounts import Accounts
 from apps.cluster.drivers.local.agent import Agent
 from apps.cluster.drivers.local.folders import Folders
 from apps.cluster.drivers.local.link import Link
+from apps.cluster.drivers.local.nursery import Nursery
 from apps.cluster.drivers.local.records import Record, Store, uid_of_claim
 from apps.core.errors import Conflict, Unavailable
 
@@ -27,6 +28,7 @@ class Site:
     agent: Agent
     link: Link
     tell: Callable[[Record], None]  # something about this run has changed
+    nursery: Nursery = field(default_factory=Nursery)
     node: str = field(default_factory=socket.gethostname)
     boot: str = field(default_factory=lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     group_bases: list[str] = field(default_factory=list)

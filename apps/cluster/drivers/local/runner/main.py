@@ -23,11 +23,11 @@ KILL_AGAIN = 0.2  # s between rounds of SIGKILL, for what was born in between
 LOG_PAUSE = 1.0  # s during which further writes to the log are not looked at
 
 
-def main() -> None:
-    folder = sys.argv[1]
+def main(folder: str) -> None:
     lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.lockf(lock, fcntl.LOCK_EX)  # for as long as this process lives
     tell("locked")
+    groups.warm()  # the order is being made meanwhile
     text = sys.stdin.read()
     if text:
         Runner(folder, json.loads(text)).run()
