@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import fcntl
 import logging
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
@@ -23,11 +22,15 @@ from vcuda.node.clock import Clock, MonotonicClock, SimClock
 from vcuda.node.errors import NodeError, Unavailable
 from vcuda.node.node import Node
 from vcuda.node.nvml import Gauges, Look, NoDriver, Nvml
+from vcuda.node.options import Options, parse
 from vcuda.node.prepare import CUDA, NVML, Libraries
 from vcuda.node.server import Api, SampleFeed
 from vcuda.node.ticker import Ticker
 
-_LIBRARIES: Final = Path(__file__).resolve().parents[2] / "build" / "vcuda"
+if TYPE_CHECKING:
+    from vcuda.node.dra.service import DraDriver
+
+_LATE_NS: Final = 10_000_000_000  # without a tick: nothing new should come to the cards
 _SOCKET_PATH: Final = 107  # bytes, the kernel's limit
 log = logging.getLogger(__name__)
 
@@ -43,24 +46,24 @@ class Driver:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parse(arguments)
+    options = parse(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        return asyncio.run(run(options.state, options.socket, options.sim_node, options.libraries))
+        return asyncio.run(run(options))
     except NodeError as error:
         print(f"The node agent cannot start. {error}", file=sys.stderr)
         return 1
 
 
-async def run(state: Path, address: Path, sim_node: Path | None, libraries: Path) -> int:
+async def run(options: Options) -> int:
     """Serve until SIGTERM or SIGINT. 0 after a clean end, 1 when the node's clock failed."""
-    claims = _make_state(state)
-    lock = take_state(state)
-    driver = open_driver(sim_node, libraries)
+    claims = make_state(options.state, closed=options.kubernetes is not None)
+    lock = take_state(options.state)
+    driver = open_driver(options)
     node = Node(root=claims, cards=driver.nvml.cards(), libraries=driver.libraries, simulated=driver.simulated)
     node.adopt()
     try:
-        return await Agent(node, driver).serve(address)
+        return await Agent(node, driver, options).serve()
     finally:
         node.close()
         driver.nvml.close()
@@ -68,32 +71,45 @@ async def run(state: Path, address: Path, sim_node: Path | None, libraries: Path
 
 
 class Agent:
-    """Node, heartbeat and HTTP together, from the first tick to a clean end."""
+    """Node, heartbeat, HTTP and, in a cluster, kubelet's side together, from the first tick to a clean end."""
 
-    def __init__(self, node: Node, driver: Driver) -> None:
+    def __init__(self, node: Node, driver: Driver, options: Options) -> None:
         self._node = node
         self._driver = driver
+        self._options = options
+        self._dra: DraDriver | None = None
         self._feed = SampleFeed()
         self._stopping = asyncio.Event()
         self._failed = False
 
-    async def serve(self, address: Path) -> int:
+    async def serve(self) -> int:
         """The socket appears when the agent can answer, and is gone when it no longer does."""
+        address = self._options.socket
         ticker = Ticker(self._node, self._driver.nvml, self._driver.clock, self._take_in, self._fail)
         await ticker.first()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = Api(self._node, self._driver.clock, self._feed)
-        runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=2)
-        await runner.setup()
-        await web.SockSite(runner, listen(address)).start()
+        api = Api(self._node, self._driver.clock, self._feed, self._status)
+        runners = [await serve_http(api.application(), listen(address))]
+        if self._options.listen:
+            runners.append(await serve_http(api.reading(self._options.listen.token), self._options.listen.open()))
+        if self._options.kubernetes:
+            from vcuda.node.dra.service import DraDriver  # with gRPC and the Kubernetes client, which nobody else needs
+
+            self._dra = DraDriver(
+                self._node, self._driver.libraries, self._options.kubernetes, self._illness, self._fail
+            )
+            await self._dra.start()
         ticker.start()
         log.info("Ready at %s with %d cards and %d claims.", address, len(self._node.cards), len(self._node.claims))
         await self._stopping.wait()
-        _unlink(address)
+        address.unlink(missing_ok=True)
+        if self._dra:
+            await self._dra.stop()
         await ticker.stop()
         await self._feed.close()
-        await runner.cleanup()
+        for runner in runners:
+            await runner.cleanup()
         log.info("Stopped; claims and programs stay.")
         return 1 if self._failed else 0
 
@@ -102,16 +118,33 @@ class Agent:
         if gauges is not None:
             await self._feed.publish(self._node.second(gauges, now_ns, self._driver.clock.wall(now_ns)))
 
+    def _illness(self) -> dict[str, str]:
+        """Why each card cannot be trusted; also when nothing has been seen of it for a while."""
+        ticked = self._node.ticked_ns
+        late = ticked is None or self._driver.clock.now_ns() - ticked > _LATE_NS
+        return {uuid: card.illness or ("late" if late else "") for uuid, card in self._node.cards.items()}
+
+    def _status(self) -> dict[str, Any]:
+        return {"kubernetes": self._dra.status()} if self._dra else {}
+
     def _fail(self) -> None:
         self._failed = True
         self._stopping.set()
 
 
-def open_driver(sim_node: Path | None, libraries: Path) -> Driver:
-    """The simulated node in `sim_node`, else the system's NVIDIA driver, else a machine without cards."""
+async def serve_http(application: web.Application, at: socket.socket) -> web.AppRunner:
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
+    await runner.setup()
+    await web.SockSite(runner, at).start()
+    return runner
+
+
+def open_driver(options: Options) -> Driver:
+    """The simulated node, else the machine's NVIDIA driver, else a machine without cards."""
+    sim_node, libraries = options.sim_node, options.libraries
     shim = libraries / "lib"
     if sim_node is None:
-        found = nvidia.system_driver(shim)
+        found = nvidia.system_driver(shim, options.root)
         if found is None:
             return Driver(NoDriver(), MonotonicClock(), None, simulated=False)
         _, paths = found
@@ -177,26 +210,13 @@ def listen(address: Path) -> socket.socket:
     return listener
 
 
-def _unlink(address: Path) -> None:
-    address.unlink(missing_ok=True)
-
-
-def _make_state(state: Path) -> Path:
-    """The folder of the claims. Programs walk through it to their own claim; nobody may list it."""
+def make_state(state: Path, *, closed: bool) -> Path:
+    """The folder of the claims. Programs walk through it to their own claim, nobody may list it; `closed`: nor walk."""
     claims = state / "claims"
     for folder in (state, claims):
         if not folder.exists():
             folder.mkdir(parents=True)
             folder.chmod(0o711)
+    if closed:
+        claims.chmod(0o700)
     return claims.resolve()
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m vcuda.node", description="Tessera's node agent.")
-    parser.add_argument("--state", type=Path, required=True, help="folder of the agent; claims live below it")
-    parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve, mode 0600")
-    parser.add_argument("--sim-node", type=Path, default=None, help="use the simulated node in this file")
-    parser.add_argument(
-        "--libraries", type=Path, default=_LIBRARIES, help="folder with lib/ and sim/ (default: build/vcuda)"
-    )
-    return parser.parse_args(arguments)

@@ -17,12 +17,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A claim's part of one card: bytes, and per mille guaranteed up to a ceiling."""
+    """A claim's part of one card: bytes, and per mille guaranteed up to a ceiling. Nobody acts on `priority` yet."""
 
     uuid: str
     memory: int
     compute: int
     ceiling: int
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if self.memory < MIB:
@@ -33,6 +34,9 @@ class Part:
                 hint="Both are 1 to 1000, and the ceiling is not below compute.",
             )
 
+        if not -WHOLE <= self.priority <= WHOLE:
+            raise Invalid(f"On card {self.uuid}, the priority is {self.priority}.", hint="Use -1000 to 1000.")
+
     @property
     def exclusive(self) -> bool:
         return self.compute == WHOLE
@@ -40,12 +44,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right of one workload to parts of some cards; `uid` and `gid` are the account that its programs run as."""
+    """The right of one workload to parts of some cards; `uid` and `gid` are the account that its programs run as.
+
+    `contained`: its programs run in containers, under any account, and nothing but them can reach the claim's folder.
+    """
 
     name: str
     parts: tuple[Part, ...]
     uid: int
     gid: int
+    contained: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +143,7 @@ def new_record(part: Part) -> DeviceRecord:
         guarantee=part.compute,
         ceiling=part.ceiling,
         share=part.compute,
+        priority=part.priority,
     )
 
 
@@ -147,13 +156,20 @@ def changed_record(record: DeviceRecord, part: Part) -> DeviceRecord:
         guarantee=part.compute,
         ceiling=part.ceiling,
         share=min(max(record.share, part.compute), part.ceiling),
+        priority=part.priority,
     )
 
 
 def part_of(record: DeviceRecord) -> Part:
     """What a record grants. An agent killed in the middle of a change may leave a ceiling that is older than its guarantee."""
     ceiling = max(record.ceiling, record.guarantee)
-    return Part(uuid=record.uuid, memory=record.memory_limit, compute=record.guarantee, ceiling=ceiling)
+    return Part(
+        uuid=record.uuid,
+        memory=record.memory_limit,
+        compute=record.guarantee,
+        ceiling=ceiling,
+        priority=record.priority,
+    )
 
 
 def _flags(part: Part) -> int:

@@ -40,6 +40,11 @@ class Conflict(NodeError):
     status = 409
 
 
+class Unauthorised(NodeError):
+    code = "unauthorised"
+    status = 401
+
+
 class Unavailable(NodeError):
     """The agent cannot work here: no node, no libraries, no access. Nothing was changed."""
 

@@ -69,8 +69,12 @@ class Node:
         log.info("Went on with %d claims from disk.", len(self.claims))
 
     def put(self, name: str, body: object) -> tuple[Claim, bool]:
+        """`keep`, with the claim as the body of an HTTP request."""
+        return self.keep(parse_claim(name, body))
+
+    def keep(self, claim: Claim) -> tuple[Claim, bool]:
         """The claim, and whether it was made now. The same claim again changes nothing."""
-        claim = parse_claim(name, body)
+        name = check_name(claim.name)
         if name in self.unreadable:
             raise Conflict(
                 f"The files of claim {name} cannot be used: {self.unreadable[name].why}",
@@ -132,6 +136,10 @@ class Node:
         """What every claim has of every card, also those claims whose books cannot be read: their programs may live."""
         aside = [held for unreadable in self.unreadable.values() for held in unreadable.held]
         return [held for kept in self.claims.values() for held in kept.held()] + aside
+
+    def knows(self, name: str) -> bool:
+        """Whether there is such a claim, readable or not."""
+        return name in self.claims or name in self.unreadable
 
     def get(self, name: str) -> Kept:
         return self._kept(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ _ARCHITECTURES = {
     2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing",
     7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
 }  # fmt: skip
+_DRIVER_FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib/aarch64-linux-gnu", "usr/lib")
+log = logging.getLogger(__name__)
 _SILENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_NO_PERMISSION,
@@ -113,8 +116,13 @@ def load(path: Path | str) -> ctypes.CDLL:
     return library
 
 
-def system_driver(shim: Path) -> tuple[ctypes.CDLL, dict[str, Path]] | None:
-    """The system's NVML, and where it and CUDA lie; None where there is no NVIDIA driver."""
+def system_driver(shim: Path, root: Path = Path("/")) -> tuple[ctypes.CDLL, dict[str, Path]] | None:
+    """The machine's NVML, and where it and CUDA lie; None where there is no NVIDIA driver.
+
+    `root` is where the machine's own root folder lies for us, who may run in a container that has no driver.
+    """
+    if root != Path("/"):
+        return _driver_below(root)
     try:
         nvml, cuda = load(NVML), ctypes.CDLL(CUDA)
     except OSError:
@@ -125,6 +133,17 @@ def system_driver(shim: Path) -> tuple[ctypes.CDLL, dict[str, Path]] | None:
             f"{NVML} found by name is the limiting library in {shim}.", hint="Start the agent without LD_LIBRARY_PATH."
         )
     return nvml, paths
+
+
+def _driver_below(root: Path) -> tuple[ctypes.CDLL, dict[str, Path]] | None:
+    for folder in _DRIVER_FOLDERS:
+        paths = {name: root / folder / name for name in (NVML, CUDA)}
+        if all(path.exists() for path in paths.values()):
+            try:
+                return load(paths[NVML]), paths
+            except OSError as error:
+                log.warning("%s cannot be loaded: %s", paths[NVML], error)
+    return None
 
 
 class _DlInfo(ctypes.Structure):
@@ -174,6 +193,7 @@ def _attributes(handle: Any) -> dict[str, Any]:
         "cuda_version": cuda and f"{cuda // 1000}.{cuda % 1000 // 10}",
         "pci": pci and pci.busId,
         "numa_node": _ask(pynvml.nvmlDeviceGetNumaNodeId, handle),
+        "minor": _ask(pynvml.nvmlDeviceGetMinorNumber, handle),
         "power_limit": power and round(power / 1000),
     }
     return {name: value for name, value in wanted.items() if value is not None}

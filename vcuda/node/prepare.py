@@ -11,6 +11,10 @@ nothing about shares.
         claim -> ..                           where it looks for its claim
         driver/libcuda.so.1 libnvidia-ml.so.1 the driver behind it
         driver/tessera-sim.node               only on a simulated node
+
+A contained claim looks the same, seen from inside its containers: links lead to where `dra.cdi` mounts things there, a
+real driver's files are empty and get theirs mounted over them, and any account may write `ledger`, `lock` and `log`:
+`<claims>` is closed to all others.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +36,9 @@ CUDA: Final = "libcuda.so.1"
 NVML: Final = "libnvidia-ml.so.1"
 NODE_FILE: Final = "tessera-sim.node"
 MARKER: Final = "TESSERA_CLAIM"  # environment variable by which a claim's programs are found again
-_SHARED: Final = ("ledger", "lock", "log")
+SHARED: Final = ("ledger", "lock", "log")  # what programs write
+INSIDE_CLAIM: Final = "/run/tessera/claim"  # in a container; known to the library (vcuda/ABI.md)
+INSIDE_NODE: Final = "/run/tessera/sim.node"
 _NEW, _GONE = ".new-", ".gone-"
 
 
@@ -56,8 +63,9 @@ def prepare(root: Path, claim: Claim, records: Sequence[DeviceRecord], libraries
     temporary = root / f"{_NEW}{claim.name}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(mode=0o700)
-    create_files(temporary, tag=tag_of(claim.name), records=records)
-    _make_library_tree(temporary / "lib", libraries)
+    shared_mode = 0o666 if claim.contained else 0o600
+    create_files(temporary, tag=tag_of(claim.name), records=records, shared_mode=shared_mode)
+    _make_library_tree(temporary / "lib", libraries, contained=claim.contained)
     _give(temporary, claim)
     temporary.rename(final)
     return final
@@ -84,7 +92,7 @@ def found(root: Path) -> Iterator[Path]:
 
 
 def adopt(folder: Path) -> Claim:
-    """The claim that a folder holds: limits from `config`, the account from who owns `ledger`. No other record.
+    """The claim that a folder holds: limits from `config`, the account from owner and mode of `ledger`. No other record.
 
     Raises LayoutError when the files are of another layout.
     """
@@ -93,8 +101,9 @@ def adopt(folder: Path) -> Claim:
         parts = tuple(part_of(config.salvage(index)) for index in range(config.count))
     finally:
         config.close()
-    owner = (folder / "ledger").stat()
-    return Claim(name=folder.name, parts=parts, uid=owner.st_uid, gid=owner.st_gid)
+    ledger = (folder / "ledger").stat()
+    contained = bool(ledger.st_mode & stat.S_IWOTH)
+    return Claim(name=folder.name, parts=parts, uid=ledger.st_uid, gid=ledger.st_gid, contained=contained)
 
 
 def environment(root: Path, claim: Claim) -> dict[str, str]:
@@ -108,6 +117,11 @@ def environment(root: Path, claim: Claim) -> dict[str, str]:
 
 def tag_of(name: str) -> bytes:
     return hashlib.sha256(name.encode("ascii")).digest()[:16]
+
+
+def our_account() -> tuple[int, int]:
+    """For claims whose programs may run under any account: their files stay the agent's."""
+    return os.geteuid(), os.getegid()
 
 
 def closed_parent(root: Path, uid: int) -> Path | None:
@@ -126,7 +140,7 @@ def check_account(root: Path, claim: Claim) -> None:
             code="not_root",
             hint="Start the agent as root, or run all programs under the agent's account.",
         )
-    closed = closed_parent(root, claim.uid)
+    closed = None if claim.contained else closed_parent(root, claim.uid)
     if closed is not None:
         raise Unavailable(
             f"Account {claim.uid} could not reach its claim: {closed} is closed to others.",
@@ -135,18 +149,20 @@ def check_account(root: Path, claim: Claim) -> None:
         )
 
 
-def _make_library_tree(lib: Path, libraries: Libraries) -> None:
+def _make_library_tree(lib: Path, libraries: Libraries, *, contained: bool) -> None:
     driver = lib / "driver"
     driver.mkdir(parents=True)
-    (lib / "claim").symlink_to("..")
+    (lib / "claim").symlink_to(INSIDE_CLAIM if contained else "..")
     for name in (CUDA, NVML):
         _copy(libraries.shim / name, lib / name)
-        if libraries.sim_node is None:
-            (driver / name).symlink_to(libraries.driver[name])
-        else:
+        if libraries.sim_node is not None:
             _copy(libraries.driver[name], driver / name)
+        elif contained:
+            (driver / name).touch(0o644)
+        else:
+            (driver / name).symlink_to(libraries.driver[name])
     if libraries.sim_node is not None:
-        (driver / NODE_FILE).symlink_to(libraries.sim_node)
+        (driver / NODE_FILE).symlink_to(INSIDE_NODE if contained else libraries.sim_node)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -160,11 +176,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _give(folder: Path, claim: Claim) -> None:
-    """Hand the books to the claim's account, and open the rest to its group for reading only."""
+    """Hand the books to the claim's account, and open the rest to its group for reading only; to all inside a container."""
     for path in (folder / "lib", folder / "lib" / "driver"):
         path.chmod(0o755)
     if os.geteuid() == 0:
         os.chown(folder, 0, claim.gid)
-        for name in _SHARED:
+        for name in SHARED:
             os.chown(folder / name, claim.uid, claim.gid)
-    folder.chmod(0o750)
+    folder.chmod(0o755 if claim.contained else 0o750)

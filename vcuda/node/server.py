@@ -1,26 +1,33 @@
-"""HTTP over a Unix socket: one handler per call of the contract in README.md. No state and no rules of its own."""
+"""HTTP: one handler per call of the contract in README.md. No state and no rules of its own.
+
+Everything over a Unix socket of our account; over TCP only what reads, for whoever shows the token.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from vcuda.node import describe, metrics
 from vcuda.node.clock import Clock
-from vcuda.node.errors import Invalid, NodeError
+from vcuda.node.errors import Invalid, NodeError, Unauthorised
 from vcuda.node.node import Node
 from vcuda.node.sampler import Sample
 
 _LATE_NS: Final = 3_000_000_000  # without a tick: the agent's figures are old, it says so
 _BODY: Final = 64 * 1024  # bytes of a request
+_OPEN: Final = frozenset({"/healthz", "/metrics"})  # without a token: what probes and Prometheus ask for
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -58,23 +65,37 @@ class SampleFeed:
 
 
 class Api:
-    def __init__(self, node: Node, clock: Clock, feed: SampleFeed) -> None:
+    """`extra` adds to what `healthz` says."""
+
+    def __init__(
+        self, node: Node, clock: Clock, feed: SampleFeed, extra: Callable[[], dict[str, Any]] = lambda: {}
+    ) -> None:
         self._node = node
         self._clock = clock
         self._feed = feed
+        self._extra = extra
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=_BODY, middlewares=[explain_refusals])
         app.router.add_put("/claims/{name}", self.put_claim)
         app.router.add_patch("/claims/{name}", self.change_claim)
-        app.router.add_get("/claims/{name}", self.get_claim)
         app.router.add_delete("/claims/{name}", self.delete_claim)
+        self._add_reading(app)
+        return app
+
+    def reading(self, token: Path) -> web.Application:
+        """What may be asked over the network; `token` is a file, read each time since it may change."""
+        app = web.Application(client_max_size=_BODY, middlewares=[explain_refusals, bearer_of(token)])
+        self._add_reading(app)
+        return app
+
+    def _add_reading(self, app: web.Application) -> None:
+        app.router.add_get("/claims/{name}", self.get_claim)
         app.router.add_get("/claims", self.list_claims)
         app.router.add_get("/cards", self.cards)
         app.router.add_get("/samples", self.samples)
         app.router.add_get("/metrics", self.metrics)
         app.router.add_get("/healthz", self.health)
-        return app
 
     async def put_claim(self, request: web.Request) -> web.StreamResponse:
         claim, made = self._node.put(request.match_info["name"], await _body(request))
@@ -119,8 +140,33 @@ class Api:
             "cards": len(self._node.cards),
             "claims": len(self._node.claims),
             "unreadable_claims": sorted(self._node.unreadable),
+            **self._extra(),
         }
         return web.json_response(body, status=503 if late else 200)
+
+
+def bearer_of(token: Path) -> Middleware:
+    """Lets through who shows what the file holds. Without a usable file nobody does."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in _OPEN:
+            return await handler(request)
+        scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+        wanted = _secret(token)
+        if not wanted or scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), wanted):
+            raise Unauthorised("This needs the agent's token.", hint="Send it as a bearer token.")
+        return await handler(request)
+
+    return check
+
+
+def _secret(token: Path) -> bytes:
+    try:
+        return token.read_bytes().strip()
+    except OSError as error:
+        log.error("The token cannot be read: %s", error)
+        return b""
 
 
 @web.middleware
