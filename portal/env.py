@@ -30,5 +30,13 @@ def integer(name: str, default: int) -> int:
         raise ValueError(f"{name} is {value!r}; a whole number is needed") from None
 
 
+def pairs(name: str) -> dict[str, str]:
+    """`key=value` words, separated by commas. Raises ValueError with the name of the setting."""
+    found = [word.partition("=") for word in words(name)]
+    if any(not sign or not key or not value for key, sign, value in found):
+        raise ValueError(f"{name} wants key=value, several separated by commas")
+    return {key.strip(): value.strip() for key, _sign, value in found}
+
+
 def words(name: str, default: str = "") -> list[str]:
     return [word.strip() for word in text(name, default).split(",") if word.strip()]

@@ -60,7 +60,8 @@ def _listen(port: int, setting: str) -> socket.socket:
 
 def all_parts(doors: Doors, sim_node: Path | None) -> list[Part]:
     gateway = nginx.prepare(settings.GATEWAY_DIR, listen=f"{settings.LISTEN}:{settings.GATEWAY_PORT}")
-    return [_agent(sim_node), _controller(), _web(doors.web), _authoriser(doors.authoriser), _nginx(gateway)]
+    agent = [_agent(sim_node)] if settings.CLUSTER_DRIVER == "local" else []  # elsewhere every node has its own
+    return [*agent, _controller(), _web(doors.web), _authoriser(doors.authoriser), _nginx(gateway)]
 
 
 def _agent(sim_node: Path | None) -> Part:

@@ -40,6 +40,19 @@ CLUSTER_DRIVER = env.text("TESSERA_DRIVER", "local")
 AGENT_SOCKET = Path(env.text("TESSERA_AGENT_SOCKET") or STATE_DIR / "run" / "agent.sock")
 FIRST_ACCOUNT = env.integer("TESSERA_FIRST_ACCOUNT", 300_000)
 NOTEBOOK_ENVIRONMENTS = Path(env.text("TESSERA_ENVIRONMENTS") or STATE_DIR / "environments")
+KUBERNETES: dict[str, Any] = {
+    "kubeconfig": env.text("TESSERA_KUBECONFIG"),
+    "context": env.text("TESSERA_KUBE_CONTEXT"),
+    "reach": env.text("TESSERA_KUBE_REACH"),
+    "slices": env.text("TESSERA_KUBE_SLICES"),
+    "agent_token_file": env.text("TESSERA_AGENT_TOKEN_FILE"),
+    "portal": env.text("TESSERA_PORTAL_ID", "tessera"),
+    "images": env.pairs("TESSERA_IMAGES"),
+    "pull_policy": env.text("TESSERA_IMAGE_PULL_POLICY", "IfNotPresent"),
+    "pull_secrets": tuple(env.words("TESSERA_IMAGE_PULL_SECRETS")),
+    "storage_class": env.text("TESSERA_STORAGE_CLASS"),
+    "ingress_cidrs": tuple(env.words("TESSERA_INGRESS_CIDRS")),
+}
 BELL_DIR = STATE_DIR / "run" / "bells"
 GATEWAY_DIR = STATE_DIR / "gateway"  # belongs to nginx alone: its configuration, and the socket of the authoriser
 BELL_REDIS_URL = env.text("TESSERA_REDIS_URL")

@@ -19,19 +19,40 @@ def connect() -> Cluster:
     """A new cluster by TESSERA_DRIVER, not started: the controller's. A dotted path names a driver from elsewhere (tests)."""
     driver = settings.CLUSTER_DRIVER
     if driver == "local":
-        from apps.cluster.drivers.local import LocalCluster
-
-        local: Cluster = LocalCluster(
-            settings.STATE_DIR,
-            settings.AGENT_SOCKET,
-            settings.NOTEBOOK_ENVIRONMENTS,
-            first_account=settings.FIRST_ACCOUNT,
-        )
-        return local
+        return _local()
+    if driver == "kubernetes":
+        return _kubernetes()
     if "." in driver:
         made: Cluster = import_string(driver)()
         return made
-    raise ImproperlyConfigured(f"TESSERA_DRIVER is “{driver}”; known is “local”")
+    raise ImproperlyConfigured(f"TESSERA_DRIVER is “{driver}”; known are “local” and “kubernetes”")
+
+
+def _local() -> Cluster:
+    from apps.cluster.drivers.local import LocalCluster
+
+    return LocalCluster(
+        settings.STATE_DIR,
+        settings.AGENT_SOCKET,
+        settings.NOTEBOOK_ENVIRONMENTS,
+        first_account=settings.FIRST_ACCOUNT,
+    )
+
+
+def _kubernetes() -> Cluster:
+    from apps.cluster.drivers.kubernetes import KubernetesCluster
+    from apps.cluster.drivers.kubernetes.api import Connection
+    from apps.cluster.drivers.kubernetes.settings import Rules
+
+    chosen = settings.KUBERNETES
+    rules = ("portal", "images", "pull_policy", "pull_secrets", "storage_class", "ingress_cidrs")
+    return KubernetesCluster(
+        Connection(kubeconfig=chosen["kubeconfig"], context=chosen["context"]),
+        rules=Rules(**{name: chosen[name] for name in rules}),
+        adapter=chosen["slices"],
+        reach=chosen["reach"],
+        agent_token_file=chosen["agent_token_file"],
+    )
 
 
 @lru_cache(maxsize=1)
