@@ -34,7 +34,6 @@ _LINKER: Final = "-s -w"
 _STAGES: Final = (
     "node/fast/node-initialize.yaml",
     "pod/fast/pod-ready.yaml",
-    "pod/fast/pod-complete.yaml",
     "pod/fast/pod-delete.yaml",
 )
 _REPORT_SECONDS: Final = 15

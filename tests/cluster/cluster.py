@@ -116,6 +116,8 @@ class Cluster:
         self._built = programs(self._say)
         with _locked(self._root):
             self._options, self._layout = _remembered(self._root)
+            if not processes.of(self._root):  # the rest of one that ended with the machine, or was cut short
+                self._clear()
             if self._layout is None:
                 self._layout = Layout(self._root, _free_index(self._root), options.real)
             elif replace(self._options, fake_nodes=0) != replace(options, fake_nodes=0):
@@ -130,14 +132,8 @@ class Cluster:
     def stop(self) -> None:
         """Nothing of it stays: no process, mount, bridge, control group or file. Its parts need not be in a good state."""
         with _locked(self._root):
-            if self._root.exists():
-                self._options, layout = _remembered(self._root)
-                processes.end([process.pid for process in processes.of(self._root)])
-                if layout:  # it is written down before anything else is made
-                    node.remove(layout)
-                shutil.rmtree(self._root)
-            self._layout = None
-            with suppress(OSError):  # other clusters
+            self._clear()
+            with suppress(OSError):  # others run
                 self._root.parent.rmdir()
 
     def keep_logs(self, target: Path = PROJECT / "build" / "logs" / "cluster") -> None:
@@ -151,6 +147,15 @@ class Cluster:
         if obstacle:
             raise Missing(obstacle)
         require({"openssl": "/usr/bin/openssl"})
+
+    def _clear(self) -> None:
+        if self._root.exists():
+            _, layout = _remembered(self._root)
+            processes.end([process.pid for process in processes.of(self._root)])
+            if layout:  # it is written down before anything else is made
+                node.remove(layout)
+            shutil.rmtree(self._root)
+        self._layout = None
 
     def _start_all(self) -> None:
         began = time.monotonic()
@@ -199,6 +204,9 @@ class Cluster:
             self.import_image(tar)
 
     def _provide_objects(self) -> None:
+        """What no part of the product brings along by itself, and the way to ask for cards: of use without the node agent, too."""
+        files = (PROJECT / "deploy" / "kubernetes" / name for name in ("namespace.yaml", "device-class.yaml"))
+        self.kubectl("apply", *(f"--filename={path}" for path in files))
         if self._options.real:
             with suppress(Refused):  # it is there
                 self.api.post("/apis/storage.k8s.io/v1/storageclasses", volumes.STORAGE_CLASS)

@@ -30,6 +30,8 @@ from tests.cluster.parts import PROJECT
 
 _FILES: Final = PROJECT / "deploy" / "images"
 _DEBIAN: Final = ("bookworm", "python3,python3-venv,ca-certificates")  # release, packages beyond the smallest
+# Lists of packages are 50 MB; where this machine gets them from is nobody else's affair.
+_NOT_IN_DEBIAN: Final = ("./var/cache/apt/*", "./var/lib/apt/lists/*", "./etc/apt/sources.list")
 _MOUNTED: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf", "/etc/apt")
 _SKIPPED: Final = {"__pycache__", ".venv", ".mypy_cache", ".ruff_cache"}
 _UNUSED_DAYS: Final = 14
@@ -115,38 +117,32 @@ def _build(name: str, tar: Path, say: Say) -> None:
 
 
 def _bud(image: Image, tagged: str, arguments: dict[str, str]) -> None:
-    uv_cache = _home() / "uv"
-    uv_cache.mkdir(exist_ok=True)
     words = ["bud", "--isolation=chroot", "--network=host", "--layers", "--pull-never", "--format=docker"]
     words += [f"--build-arg={name}={value}" for name, value in arguments.items()]
-    words += [f"--volume={path}:{path}:ro" for path in _MOUNTED if Path(path).exists()]
-    words += [f"--volume={uv_cache}:/root/.cache/uv", f"--ignorefile={_FILES / 'dockerignore'}"]
     words += [f"--target={image.target}"] if image.target else []
+    words += [f"--volume={volume}" for volume in _volumes()]
+    words += [f"--ignorefile={_FILES / 'dockerignore'}"]
     _buildah(*words, f"--file={_FILES / image.file}", f"--tag={tagged}", str(PROJECT))
+
+
+def _volumes() -> list[str]:
+    uv_cache = _home() / "uv"
+    uv_cache.mkdir(exist_ok=True)
+    return [f"{uv_cache}:/root/.cache/uv", *(f"{path}:{path}:ro" for path in _MOUNTED if Path(path).exists())]
 
 
 def _debian(say: Say) -> str:
     """The smallest Debian as an image: what `debian:bookworm-slim` is where a registry can be reached."""
     release, packages = _DEBIAN
-    tagged = f"localhost/tessera/debian:{hashlib.sha256(' '.join(_DEBIAN).encode()).hexdigest()[:12]}"
+    tagged = f"localhost/tessera/debian:{hashlib.sha256(repr((_DEBIAN, _NOT_IN_DEBIAN)).encode()).hexdigest()[:12]}"
     if _has(tagged):
         return tagged
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=_home(), prefix="debian-") as folder:
         words = ["debootstrap", "--variant=minbase", f"--include={packages}", release, f"{folder}/root", *_mirror()]
         _run(_private(words))
-        _run(
-            [
-                "tar",
-                "--numeric-owner",
-                "-C",
-                f"{folder}/root",
-                "--exclude=./var/cache/apt",
-                "-cf",
-                f"{folder}/root.tar",
-                ".",
-            ]
-        )
+        left_out = [f"--exclude={path}" for path in _NOT_IN_DEBIAN]
+        _run(["tar", "--numeric-owner", *left_out, "-C", f"{folder}/root", "-cf", f"{folder}/root.tar", "."])
         Path(folder, "Dockerfile").write_text("FROM scratch\nADD root.tar /\n")
         _buildah("bud", "--isolation=chroot", "--format=docker", f"--tag={tagged}", folder)
     say(f"  Debian {release}: made in {time.monotonic() - began:.0f} s")
@@ -175,7 +171,11 @@ def _forget_old(name: str, kept: Path) -> None:
 def _fingerprint(name: str) -> str:
     image = IMAGES[name]
     digest = hashlib.sha256((_FILES / image.file).read_bytes())
-    digest.update(repr((image.target, _DEBIAN) if name == "base" else (image.target, _fingerprint("base"))).encode())
+    digest.update(
+        repr(
+            (image.target, _DEBIAN, _NOT_IN_DEBIAN) if name == "base" else (image.target, _fingerprint("base"))
+        ).encode()
+    )
     for path in sorted(path for copied in image.copies for path in _files(PROJECT / copied)):
         digest.update(f"\0{path.relative_to(PROJECT)}\0{path.stat().st_mode & 0o111}\0".encode())
         digest.update(path.read_bytes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from tests.cluster import pods
 from tests.cluster.cluster import Cluster, Options, names
+from tests.cluster.layout import NODE_FOLDERS
 from tests.cluster.machine import control_groups
 from tests.cluster.parts import PROJECT
 
@@ -94,14 +94,15 @@ def traces() -> dict[str, set[str]]:
         if f"/{SECOND}\0".encode() in _content(path)
     }
     links = {path.name for path in Path("/sys/class/net").iterdir()} - bridges
-    groups = {str(path) for root in control_groups() for path in root.glob("tessera*")}
-    folders = ("/var/lib", "/run", "/var/log", "/etc/cdi", "/var/lib/tessera-cluster", "/run/netns", "/var/lib/cni")
+    groups = {str(path) for root in control_groups() for path in root.glob("tessera[0-9]*")}
+    places = [Path(place) for place in (*NODE_FOLDERS, "/run/netns", "/etc/cdi")]
     return {
         "mounts": {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()},
         "links": {name for name in links if not name.startswith("veth")} | set(_bridged(bridges)),
         "processes": processes,
         "control groups": {path for path in groups if Path(path).name not in {layout.cgroup[1:] for layout in others}},
-        "folders": {str(path) for folder in folders if os.path.isdir(folder) for path in Path(folder).iterdir()},
+        "folders": {str(path) for place in places if place.is_dir() for path in (place, *place.iterdir())},
+        "clusters": set(names()) - {layout.name for layout in others},
         "rules": set(_rules()),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import secrets
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +24,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
     pods.eventually(lambda: cluster.api.find(account))
     yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=true", "--timeout=60s")
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
@@ -41,7 +42,8 @@ def notebook(cluster: Cluster, namespace: str) -> str:
 
 def test_the_notebook_answers_at_the_address_of_its_pod(cluster: Cluster, namespace: str, notebook: str) -> None:
     address = pods.status(cluster, namespace, notebook)["podIP"]
-    # At once, while JupyterLab still loads: its port has to be open before.
+    # It opens its port before it loads JupyterLab; from then on a request waits and is answered.
+    pods.eventually(lambda: accepts(address), seconds=10)
     assert answer(address, {"Authorization": f"Bearer {TOKEN}"}) == 200
     assert answer(address, {}) in (302, 403), "nobody gets in without the gateway's word"
 
@@ -66,6 +68,14 @@ def test_a_home_outlives_the_pod(cluster: Cluster, namespace: str) -> None:
     assert folders
     cluster.kubectl("delete", "-n", namespace, "pod/reads", "pvc/home")
     pods.eventually(lambda: set(cluster.layout.volumes.iterdir()) < folders)
+
+
+def accepts(address: str) -> bool:
+    try:
+        socket.create_connection((address, 8888), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def answer(address: str, headers: dict[str, str]) -> int:
