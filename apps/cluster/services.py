@@ -44,7 +44,7 @@ def _kubernetes() -> Cluster:
     from apps.cluster.drivers.kubernetes.api import Connection
     from apps.cluster.drivers.kubernetes.settings import Rules
 
-    chosen = settings.KUBERNETES
+    chosen: dict[str, Any] = settings.KUBERNETES
     rules = ("portal", "images", "pull_policy", "pull_secrets", "storage_class", "ingress_cidrs")
     return KubernetesCluster(
         Connection(kubeconfig=chosen["kubeconfig"], context=chosen["context"]),
