@@ -28,6 +28,9 @@ class Cluster(Protocol):
     async def list(self) -> Sequence[Observation]:
         """All runs of this portal, also those that the portal has no row for."""
 
+    async def specs(self) -> Sequence[RunSpec]:
+        """What the runs that are there were made from, without their variables: for a portal that has lost its rows."""
+
     def observe(self) -> AsyncIterator[Observation]:
         """Changes from now on; after a gap the reader calls `list` again. Ends only by `close`."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from apps.cluster.specs import Port, Probe, RunSpec, Volume
+from apps.experiments.models import Experiment
 from apps.workloads.kinds import Kind
 from apps.workloads.models import Workload
 
@@ -33,7 +34,9 @@ def build_spec(workload: Workload) -> RunSpec:
             "name": workload.name,
             "owner": workload.owner.username,
             "tenant": workload.tenant.slug,
+            "tenant_name": workload.tenant.name,
             "environment": workload.environment.slug,
+            "time_limit_seconds": str(workload.time_limit_seconds or ""),
         },
     )
 
@@ -42,4 +45,9 @@ def volumes_to_remove(workload: Workload) -> Sequence[str]:
     return (workload.experiment.home,) if workload.experiment.remove_home else ()
 
 
-KIND = Kind(NAME, build_spec, volumes_to_remove)
+def adopt(workload: Workload, spec: RunSpec) -> None:
+    home = next((volume.name for volume in spec.volumes if volume.path == "~"), f"home-{workload.id}")
+    Experiment.objects.create(workload=workload, home=home)
+
+
+KIND = Kind(NAME, build_spec, volumes_to_remove, adopt)

@@ -29,16 +29,27 @@ def claim(
     """Decide, and write the claim where admitted. `path` comes from `ledger.lock_path` in this transaction."""
     decision = decide(resources, ledger.nodes(path, owner_id, waiting), has_place=waiting.has_place)
     if decision.kind is Kind.ADMIT:
-        amounts = Amounts.of(resources)
-        Claim.objects.create(
-            workload_id=workload_id,
-            run=run,
-            tenant_id=path.tenant.id,
-            owner_id=owner_id,
-            **{name: getattr(amounts, name) for name in AMOUNTS},
-        )
+        _write(workload_id, run, path.tenant.id, owner_id, resources)
         bells.ring(f"user:{owner_id}", *path.topics)
     return decision
+
+
+def take_over(*, workload_id: UUID, run: int, tenant_id: UUID, owner_id: UUID, resources: Resources) -> None:
+    """The claim of something that was found running: held whatever the limits say."""
+    path = ledger.lock_path(tenant_id)
+    _write(workload_id, run, tenant_id, owner_id, resources)
+    bells.ring(f"user:{owner_id}", *path.topics)
+
+
+def _write(workload_id: UUID, run: int, tenant_id: UUID, owner_id: UUID, resources: Resources) -> None:
+    amounts = Amounts.of(resources)
+    Claim.objects.create(
+        workload_id=workload_id,
+        run=run,
+        tenant_id=tenant_id,
+        owner_id=owner_id,
+        **{name: getattr(amounts, name) for name in AMOUNTS},
+    )
 
 
 def settle(*, workload_id: UUID, run: int) -> bool:

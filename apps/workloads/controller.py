@@ -17,7 +17,7 @@ from apps.cluster.specs import Observation
 from apps.core import bells, clock
 from apps.core.errors import Unavailable
 from apps.telemetry import services as telemetry
-from apps.workloads import lease, reconcile, resync, timers
+from apps.workloads import adoption, lease, reconcile, resync, timers
 from apps.workloads.queue import admit_all
 from apps.workloads.threads import DatabaseThread
 from apps.workloads.visits import Visits
@@ -51,6 +51,7 @@ class Controller:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_lease())
                 await self._again_and_again(self._cluster.start, once=True)
+                await self._again_and_again(self._adopt, once=True)
                 tasks.create_task(self._queue.run())
                 await asyncio.sleep(0)  # the queue takes keys from here on
                 for loop in self._loops():
@@ -83,6 +84,14 @@ class Controller:
                 pause = 0.2
             await asyncio.sleep(pause)
             pause = min(pause * 2, 10.0)
+
+    async def _adopt(self) -> None:
+        """A database that knows of no workload takes in what the cluster runs."""
+        if await self._rows(adoption.is_fresh):
+            for spec in await self._cluster.specs():
+                adopted = await self._rows(adoption.adopt, self._fence, spec)
+                if adopted is not None:
+                    _log.warning("adopted %s of %s from the cluster", adopted.slug, adopted.owner.username)
 
     # --- What wakes it ---------------------------------------------------------------------------------------------------
     async def _bells(self) -> None:

@@ -12,6 +12,7 @@ class Kind:
     name: str
     build_spec: Callable[[Workload], RunSpec]
     volumes_to_remove: Callable[[Workload], Sequence[str]]  # asked when a deleted workload is gone
+    adopt: Callable[[Workload, RunSpec], None]  # make the kind's own row for one that was found in the cluster
 
 
 _kinds: dict[str, Kind] = {}
@@ -19,6 +20,10 @@ _kinds: dict[str, Kind] = {}
 
 def register(kind: Kind) -> None:
     _kinds[kind.name] = kind
+
+
+def is_known(name: str) -> bool:
+    return name in _kinds
 
 
 def get(name: str) -> Kind:

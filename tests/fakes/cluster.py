@@ -83,6 +83,10 @@ class FakeCluster:
         self._answer("list", "")
         return [replace(run.seen, observed_at=clock.now()) for run in self.runs.values()]
 
+    async def specs(self) -> Sequence[RunSpec]:
+        self._answer("specs", "")
+        return [replace(run.spec, env={}) for run in self.runs.values() if run.seen.state in ALIVE]
+
     async def observe(self) -> AsyncIterator[Observation]:
         mine: asyncio.Queue[Observation] = asyncio.Queue()
         self._listeners.append(mine)

@@ -158,7 +158,10 @@ def test_its_run_is_all_that_the_cluster_needs_to_know(world: World) -> None:
         account=f"{lab.id}/{owner}", environment="notebook", command=("tessera-notebook",), resources=SLICE,
         env={"TESSERA_WORKLOAD": str(asked.id), "TESSERA_NAME": "测试"}, ports=(Port("http"),),
         volumes=(Volume(name=f"home-{asked.id}", path="~"),), probe=Probe(port="http", path="/api/status"), grace_seconds=10,
-        labels={"name": "测试", "owner": "member", "tenant": lab.slug, "environment": "notebook"},
+        labels={
+            "name": "测试", "owner": "member", "tenant": lab.slug, "tenant_name": lab.name, "environment": "notebook",
+            "time_limit_seconds": "",
+        },
     )  # fmt: skip
 
 

@@ -142,6 +142,10 @@ class LocalCluster:
             return [reading.observation(self._site, record.uid) for record in self._site.store.all()]
         return [self._seen(run.record) for run in self._runs.values()]
 
+    async def specs(self) -> Sequence[RunSpec]:
+        self._must_be_started()
+        return [run.record.spec for run in self._runs.values() if run.record.state is not RunState.EXITED]
+
     def observe(self) -> AsyncIterator[Observation]:
         return self._feed.subscribe()
 
