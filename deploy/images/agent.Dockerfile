@@ -6,11 +6,10 @@ FROM ${BASE} AS build
 ARG UV=0.13.9
 ENV UV_SYSTEM_CERTS=1
 RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install -q uv==${UV}
-COPY requirements.txt deploy/images/agent.in /src/
-# Only what the agent imports, in the versions and with the hashes that the whole project is locked to.
-RUN /opt/uv/bin/uv venv -q --python /usr/bin/python3 /opt/tessera/.venv && \
-    VIRTUAL_ENV=/opt/tessera/.venv /opt/uv/bin/uv pip install -q --require-hashes --constraint /src/requirements.txt \
-      -r /src/agent.in --link-mode copy --compile-bytecode
+COPY requirements.txt uv.lock deploy/images/agent.in deploy/images/subset.py /src/
+RUN python3 /src/subset.py /src/uv.lock /src/requirements.txt /src/agent.in >/src/agent.txt && \
+    /opt/uv/bin/uv venv -q --python /usr/bin/python3 /opt/tessera/.venv && \
+    VIRTUAL_ENV=/opt/tessera/.venv /opt/uv/bin/uv pip install -q --require-hashes -r /src/agent.txt --link-mode copy --compile-bytecode
 
 FROM ${BASE} AS agent
 WORKDIR /opt/tessera
@@ -24,4 +23,5 @@ RUN python -m compileall -q vcuda
 ENTRYPOINT ["python", "-m", "vcuda.node", "--libraries", "/opt/tessera/libraries"]
 
 FROM agent AS agent-sim
-COPY build/vcuda/sim/libcuda.so.1 build/vcuda/sim/libnvidia-ml.so.1 libraries/sim/
+COPY build/vcuda/sim/libcuda.so.1 build/vcuda/sim/libnvidia-ml.so.1 build/vcuda/sim/tessera-sim libraries/sim/
+COPY vcuda/sim/cards libraries/sim/cards

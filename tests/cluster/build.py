@@ -156,7 +156,9 @@ def _home(name: str) -> Path:
     for path in sorted((TOOLS / name).iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     if name != "pause":
-        digest.update(repr((_FLAGS, _ENVIRONMENT["CGO_ENABLED"], _linker(name), _STAGES)).encode())
+        digest.update(repr((_FLAGS, _ENVIRONMENT["CGO_ENABLED"], _linker(name))).encode())
+    if name == "kwok":
+        digest.update(repr(_STAGES).encode())
     return cache() / f"{name}-{digest.hexdigest()[:12]}"
 
 

@@ -205,7 +205,7 @@ class Cluster:
 
     def _provide_objects(self) -> None:
         """What no part of the product brings along by itself, and the way to ask for cards: of use without the node agent, too."""
-        files = (PROJECT / "deploy" / "kubernetes" / name for name in ("namespace.yaml", "device-class.yaml"))
+        files = (PROJECT / "deploy" / "kubernetes" / "base" / name for name in ("namespace.yaml", "device-class.yaml"))
         self.kubectl("apply", *(f"--filename={path}" for path in files))
         if self._options.real:
             with suppress(Refused):  # it is there

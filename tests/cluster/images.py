@@ -47,7 +47,15 @@ class Image:
     built_by: str = ""  # what makes those of the paths that git ignores
 
 
-_AGENT: Final = ("requirements.txt", "deploy/images/agent.in", "vcuda/__init__.py", "vcuda/node", "build/vcuda/lib")
+_AGENT: Final = (
+    "requirements.txt",
+    "uv.lock",
+    "deploy/images/agent.in",
+    "deploy/images/subset.py",
+    "vcuda/__init__.py",
+    "vcuda/node",
+    "build/vcuda/lib",
+)
 IMAGES: Final = {
     "base": Image(file="base.Dockerfile"),
     "notebook": Image(file="notebook.Dockerfile", copies=("deploy/notebook",)),
@@ -58,10 +66,13 @@ IMAGES: Final = {
     ),
     "node-agent": Image(file="agent.Dockerfile", target="agent", copies=_AGENT, built_by="make vcuda"),
     "node-agent-sim": Image(
-        file="agent.Dockerfile", target="agent-sim", copies=(*_AGENT, "build/vcuda/sim"), built_by="make vcuda"
+        file="agent.Dockerfile",
+        target="agent-sim",
+        copies=(*_AGENT, "build/vcuda/sim", "vcuda/sim/cards"),
+        built_by="make vcuda",
     ),
 }
-_LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")  # all that an image takes from build/
+_BUILT: Final = ("libcuda.so.1", "libnvidia-ml.so.1", "tessera-sim")  # all that an image takes from build/
 
 
 def reference(name: str) -> str:
@@ -184,7 +195,7 @@ def _fingerprint(name: str) -> str:
 
 def _files(root: Path) -> Iterator[Path]:
     if root.is_relative_to(PROJECT / "build"):
-        yield from (root / name for name in _LIBRARIES if (root / name).exists())
+        yield from (root / name for name in _BUILT if (root / name).exists())
     elif root.is_file():
         yield root
     else:
