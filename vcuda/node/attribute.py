@@ -1,13 +1,15 @@
 """Which claim a process of this machine belongs to. Reads /proc; knows nothing of cards.
 
-Asked in this order: the control group of the process or an ancestor is named after a claim; the environment of the
-process or an ancestor carries the claim's name; the account runs exactly one claim. A program can shed its
-environment, not its ancestors' (the run's first process adopts orphans) and not its account.
+Asked in this order: does the process hold a slot of a claim's books (the kernel says so); does its control group belong to a
+pod that has exactly one claim; is the control group of the process or an ancestor named after a claim; does the environment of
+the process or an ancestor carry the claim's name; does its account run exactly one claim. A program can write anything into its
+environment: what that says counts only where nothing that it cannot change says otherwise.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from vcuda.node.prepare import MARKER
 
 _DEPTH: Final = 64  # ancestors; a longer chain is not a program's family
 _PREFIX: Final = f"{MARKER}=".encode()
+_POD: Final = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's groups have "_" for "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +36,32 @@ class Attribution:
 
     proc: Path = Path("/proc")
     own_account: int = field(default_factory=os.geteuid)
+    pods: dict[str, frozenset[str]] = field(default_factory=dict)  # claim -> uids of the pods that may use it
     _known: dict[Identity, str] = field(default_factory=dict)
 
-    def claim_of(self, pid: int, accounts: Mapping[str, int]) -> str | None:
-        """The claim's name; None for a stranger, and for a process that has ended."""
+    def claim_of(self, pid: int, accounts: Mapping[str, int], holders: Mapping[int, str] | None = None) -> str | None:
+        """The claim's name; None for a stranger, and for a process that has ended. `holders` maps process ids to the claims whose
+        books they hold a slot of."""
+        if holders and pid in holders:
+            return holders[pid]
         identity = self._identity(pid)
         if identity is None:
             return None
         known = self._known.get(identity)
         if known in accounts:
             return known
-        found = self._family_claim(pid, accounts) or self._account_claim(pid, accounts)
+        found = self._find(pid, accounts)
         if found is not None:
             self._known[identity] = found
         return found
+
+    def _find(self, pid: int, accounts: Mapping[str, int]) -> str | None:
+        pods = set(_POD.findall(self._read(pid, "cgroup").decode("utf-8", "replace").replace("_", "-")))
+        possible = [name for name, uids in self.pods.items() if uids & pods and name in accounts]
+        if len(possible) == 1:
+            return possible[0]
+        found = self._family_claim(pid, possible or accounts)
+        return found or (None if possible else self._account_claim(pid, accounts))
 
     def forget_ended(self, alive: Collection[int]) -> None:
         self._known = {identity: claim for identity, claim in self._known.items() if identity.pid in alive}

@@ -7,7 +7,7 @@ handed in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -119,6 +119,7 @@ class Node:
             del self.claims[name]
             kept.close()
         self.unreadable.pop(name, None)
+        self._attribution.pods.pop(name, None)
         prepare.remove(self.root, name)
         log.info("Removed claim %s.", name)
 
@@ -137,6 +138,10 @@ class Node:
         aside = [held for unreadable in self.unreadable.values() for held in unreadable.held]
         return [held for kept in self.claims.values() for held in kept.held()] + aside
 
+    def tell_pods(self, name: str, uids: Collection[str]) -> None:
+        """Which pods may use a claim: how processes that show no other sign are known."""
+        self._attribution.pods[name] = frozenset(uids)
+
     def knows(self, name: str) -> bool:
         """Whether there is such a claim, readable or not."""
         return name in self.claims or name in self.unreadable
@@ -154,12 +159,13 @@ class Node:
             except (LayoutError, OSError) as error:
                 self._drop(name, kept, str(error))
         accounts = {name: kept.claim.uid for name, kept in self.claims.items()}
+        holders = {pid: name for name, kept in self.claims.items() if kept.now for pid in kept.now.processes}
         for uuid, look in looks.items():
             tick_card(
                 self.cards[uuid],
                 look,
                 list(self.claims.values()),
-                lambda pid: self._attribution.claim_of(pid, accounts),
+                lambda pid: self._attribution.claim_of(pid, accounts, holders),
                 now_ns,
             )
         for kept in self.claims.values():

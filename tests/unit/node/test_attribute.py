@@ -96,3 +96,50 @@ def test_the_control_group_of_an_ancestor_is_believed_before_a_marker(tmp_path: 
 def test_commands_are_named_for_people(attribution: Attribution) -> None:
     with running(sys.executable, "-c", "import os; print(os.getpid(), flush=True); input()") as pid:
         assert attribution.command(pid).startswith("python")
+
+
+POD = "0b5a4c7e-1111-2222-3333-444455556666"
+CGROUPS = [
+    f"0::/kubepods/burstable/pod{POD}/0123abcd\n",
+    f"4:memory:/kubepods/besteffort/pod{POD}/0123abcd\n1:name=systemd:/kubepods/besteffort/pod{POD}/0123abcd\n",
+    f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice/cri-containerd-01.scope\n",
+    f"0::/../../pod{POD}/0123abcd\n",  # as an agent in a control group namespace of its own sees it
+]
+
+
+def in_group(folder: Path, text: str, *, marker: str = "") -> Attribution:
+    """A machine on which process 7 is in a control group; what it says of itself is `marker`."""
+    (folder / "7").mkdir()
+    (folder / "7" / "stat").write_text("7 (python) S 1 " + " ".join(["0"] * 40))
+    (folder / "7" / "cgroup").write_text(text)
+    (folder / "7" / "environ").write_text(f"TESSERA_CLAIM={marker}\0" if marker else "")
+    return Attribution(proc=folder)
+
+
+@pytest.mark.parametrize("text", CGROUPS)
+def test_a_process_in_a_pod_belongs_to_the_pods_claim(tmp_path: Path, text: str) -> None:
+    attribution = in_group(tmp_path, text)
+    assert attribution.claim_of(7, ACCOUNTS) is None
+    attribution.pods = {"claim-a": frozenset({POD}), "claim-b": frozenset({"another"})}
+    assert attribution.claim_of(7, ACCOUNTS) == "claim-a"
+
+
+def test_what_a_program_says_of_itself_does_not_move_it_to_another_claim(tmp_path: Path) -> None:
+    attribution = in_group(tmp_path, CGROUPS[0], marker="claim-b")
+    attribution.pods = {"claim-a": frozenset({POD}), "claim-b": frozenset({"another"})}
+    assert attribution.claim_of(7, ACCOUNTS) == "claim-a"
+
+
+def test_in_a_pod_with_two_claims_the_environment_decides_between_them(tmp_path: Path) -> None:
+    attribution = in_group(tmp_path, CGROUPS[0], marker="claim-b")
+    attribution.pods = {"claim-a": frozenset({POD}), "claim-b": frozenset({POD})}
+    assert attribution.claim_of(7, ACCOUNTS) == "claim-b"
+    (tmp_path / "7" / "environ").write_text("TESSERA_CLAIM=claim-c\0")
+    attribution._known.clear()
+    assert attribution.claim_of(7, ACCOUNTS | {"claim-c": 0}) is None, "not one of the pod's"
+
+
+def test_who_holds_a_slot_of_a_claims_books_belongs_to_it(tmp_path: Path) -> None:
+    attribution = in_group(tmp_path, CGROUPS[0], marker="claim-b")
+    assert attribution.claim_of(7, ACCOUNTS, {7: "claim-a"}) == "claim-a"
+    assert attribution.claim_of(7, ACCOUNTS, {8: "claim-a"}) == "claim-b"

@@ -30,8 +30,11 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
+    """`pods` are the uids of those that may use the claim at this moment."""
+
     claim: Claim
     granted: Sequence[Granted]
+    pods: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,9 @@ def read_allocation(
         )
     owner, group = account
     claim = Claim(name=uid, parts=tuple(parts.values()), uid=owner, gid=group, contained=True)
-    return Allocation(claim=claim, granted=granted)
+    users = (found.get("status") or {}).get("reservedFor") or []
+    pods = frozenset(str(user.get("uid")) for user in users if user.get("resource") == "pods")
+    return Allocation(claim=claim, granted=granted, pods=pods)
 
 
 def _card(result: Mapping[str, Any], pool: str, by_name: Mapping[str, CardFacts]) -> CardFacts:

@@ -94,6 +94,7 @@ class Claims(DRAPluginServicer):
         self._cdi.write(allocation, namespace=asked.namespace, name=asked.name)
         try:
             self._node.keep(allocation.claim)
+            self._node.tell_pods(asked.uid, allocation.pods)
         except (NodeError, OSError):
             if not self._node.knows(asked.uid):
                 self._cdi.remove(asked.uid)
@@ -114,13 +115,13 @@ class Claims(DRAPluginServicer):
         self._cdi.remove(uid)
 
     async def sweep(self) -> None:
-        """Remove claims whose ResourceClaim is gone, is another one now, or has been taken from this node.
-
-        kubelet asks for this itself, unless it has lost its own record or its pod was removed by force.
+        """Look at every claim again: which pods use it, and remove it when its ResourceClaim is gone, is another one now, or has
+        been taken from this node. kubelet asks for that itself, unless it has lost its own record or a pod was removed by force.
         """
         for uid, namespace, name in list(self._cdi.owners()):
             try:
-                await self._read(dra.Claim(uid=uid, namespace=namespace, name=name))
+                found = await self._read(dra.Claim(uid=uid, namespace=namespace, name=name))
+                self._node.tell_pods(uid, found.pods)
             except NodeError as error:
                 if error.code in _GONE or (isinstance(error, ApiError) and error.status == 404):
                     self._sweep(uid, namespace, name, error)

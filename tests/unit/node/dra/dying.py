@@ -1,4 +1,4 @@
-"""Kills itself at the N-th change of the file system: `armed(n)` in any process, or as a program, every N for one operation.
+"""Kills itself at the N-th change of the file system: `arm(n)` in any process, or as a program, every N for one operation.
 
     python -m tests.unit.node.dra.dying FOLDER prepare|unprepare
 
@@ -29,13 +29,18 @@ _CHANGES = frozenset(
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-def armed(number: int) -> None:
-    """From now on this process dies, as by `kill -9`, just before the change with that number (from 1)."""
+def arm(number: int, when: Path | None = None) -> None:
+    """From now on, or from the moment at which the file `when` exists, this process dies, as by `kill -9`, just before the change
+    with that number (from 1)."""
     left = number
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
-        if event in _CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING):
+        if event not in _CHANGES and not (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING
+        ):
+            return
+        if when is None or os.path.exists(when):
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -67,7 +72,7 @@ def _killed(folder: Path, operation: str, number: int) -> bool:
         prepare(claims)
     child = os.fork()
     if child == 0:
-        armed(number)
+        arm(number)
         if operation == "prepare":
             prepare(claims)
         else:

@@ -1,0 +1,133 @@
+"""The node agent as a process of this machine, for the node of a test cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.parts import PROJECT
+from tests.cluster.pods import eventually
+
+_DYING: Final = """
+import sys
+from pathlib import Path
+from tests.unit.node.dra.dying import arm
+from vcuda.node.agent import main
+arm(int(sys.argv[1]), Path(sys.argv[2]))
+sys.exit(main(sys.argv[3:]))
+"""
+_LIBRARIES: Final = PROJECT / "build" / "vcuda"
+
+
+class NodeAgent:
+    """Again after its end: a restart on the same state."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._token = folder / "token"
+        self._token.write_text(secrets.token_hex(16))
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "agent.log"
+        self.state = cluster.layout.node_folder
+        self.trigger = folder / "armed"
+
+    def start(self, *, dies_at: int = 0) -> None:
+        """`dies_at`: killed just before that change of the file system, counted from the moment at which `trigger` exists."""
+        self.trigger.unlink(missing_ok=True)
+        dying = ["-c", _DYING, str(dies_at), str(self.trigger)]
+        words = [sys.executable, *(dying if dies_at else ["-m", "vcuda.node"])]
+        words += ["--state", self.state, "--socket", self._folder / "agent.sock", "--libraries", _LIBRARIES]
+        words += ["--sim-node", self._cluster.layout.sim_node, "--kubernetes", "--node-name", self._cluster.node_name]
+        words += ["--kubelet-dir", self._cluster.layout.kubelet, "--cdi-dir", self._cluster.layout.cdi]
+        words += ["--listen", f"127.0.0.1:{self._port}", "--token-file", self._token]
+        env = os.environ | {"KUBECONFIG": str(self._cluster.kubeconfig)}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(words, cwd=PROJECT, env=env, stderr=log)
+        eventually(self.ready, self._last_words)
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    def ready(self) -> bool:
+        """kubelet knows it, and its cards are published."""
+        try:
+            state = self.ask("/healthz", token=False)["kubernetes"]
+        except OSError:
+            return False
+        return bool(state["registered"] and state["published"])
+
+    def ensure(self) -> None:
+        if not self.alive:
+            self.start()
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def dead(self) -> None:
+        """Wait until it has ended by itself."""
+        assert self._process
+        assert self._process.wait(60) == -signal.SIGKILL
+
+    def ask(self, path: str, *, token: bool = True) -> Any:
+        headers = {"Authorization": f"Bearer {self._token.read_text()}"} if token else {}
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as response:
+            text = response.read().decode()
+        return json.loads(text) if response.headers.get_content_type() == "application/json" else text
+
+    def claims(self) -> dict[str, dict[str, Any]]:
+        return {claim["name"]: claim for claim in self.ask("/claims")["claims"]}
+
+    def samples(self, seconds: int) -> list[dict[str, dict[str, Any]]]:
+        """By subject, of so many whole seconds from now on."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}/samples", headers={"Authorization": f"Bearer {self._token.read_text()}"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            lines = [json.loads(response.readline()) for _ in range(seconds + 2)]
+        return [{sample["subject"]: sample for sample in line} for line in lines[2:]]
+
+    def rss_mib(self) -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+
+    def _last_words(self) -> str:
+        return "\n".join(self.log.read_text().splitlines()[-20:])
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+    return port
+
+
+def seconds_until(holds: Any, bound: float = 60) -> float:
+    began = time.monotonic()
+    eventually(holds, seconds=bound)
+    return time.monotonic() - began
