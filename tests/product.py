@@ -53,6 +53,7 @@ class Product:
     gateway_port: int = field(default_factory=free_port)
     up: "subprocess.Popen[str] | None" = None
     output: list[str] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)  # beyond those of a plain start
 
     def __post_init__(self) -> None:
         self.state.chmod(0o755)  # accounts of experiments walk through it
@@ -83,6 +84,7 @@ class Product:
             "TESSERA_GATEWAY_PORT": str(self.gateway_port),
             "TESSERA_SIM_CARDS": self.cards,
             "TESSERA_ENVIRONMENTS": built,  # the one that `make setup` made; it is only read
+            **self.settings,
         }
 
     def start(self) -> None:
