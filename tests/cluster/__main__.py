@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tests.cluster.build import programs
 from tests.cluster.cluster import DEFAULT, Cluster, Options, names
+from tests.cluster.install import install
 from tests.cluster.machine import Missing
 
 
@@ -38,6 +39,8 @@ def up(options: argparse.Namespace) -> None:
             percentage_of_nodes=options.percentage_of_nodes,
         )
     )
+    if options.install or options.portal:
+        install(cluster, portal=options.portal, say=say)
     say(f"export KUBECONFIG={cluster.kubeconfig}")
 
 
@@ -82,6 +85,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     start.add_argument("--fake-nodes", type=int, default=0, metavar="N", help="nodes on which nothing really runs")
     start.add_argument("--fake-cards", type=int, default=8, metavar="N", help="cards of each fake node (8)")
     start.add_argument("--real", action="store_true", help="a real node beside the fake ones")
+    start.add_argument("--install", action="store_true", help="the node agent with these cards, as shipped")
+    start.add_argument("--portal", action="store_true", help="and the portal in a pod")
     start.add_argument("--stock-limits", action="store_true", help="leave the rate limits of the programs as they are")
     start.add_argument("--percentage-of-nodes", type=int, default=None, metavar="P", help="that the scheduler scores")
     end = words.add_parser("down", help="take everything away")
