@@ -1,0 +1,355 @@
+"""One API server: dicts in, dicts out, failures as ours. The only module that knows the client library.
+
+Models are never decoded: that costs twenty times the JSON, and they raise on what a real server leaves out.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import client as library
+from kubernetes.aio import config as library_config
+from kubernetes.aio.client import rest
+
+from apps.cluster.drivers.kubernetes import names
+from apps.cluster.drivers.kubernetes.kinds import Resource, resource_of
+from apps.core.errors import Unavailable
+
+Manifest = dict[str, Any]
+Params = Mapping[str, str | int | bool]
+
+_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_TRIES = 4  # of a request that the server refused for being busy
+_LONGEST_WAIT = 5.0  # s that are waited because a busy server asks for it
+_CONNECTIONS = 512  # watches, port-forwards and requests at once
+_BREAKS = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError)
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class ApiError(Exception):
+    """What the API server answered instead of doing it. `reason` is the word of its Status, `message` its sentence."""
+
+    def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class ClusterUnavailable(Unavailable):
+    """The API server does not answer, or answers that it cannot."""
+
+    code = "cluster_unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the API server is. Everything empty: the pod's own service account where there is one, else the default kubeconfig."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    host: str = ""  # a URL, with `token_file` and `ca_file`
+    token_file: str = ""
+    ca_file: str = ""
+
+    @property
+    def inside(self) -> bool:
+        """We run in a pod of this cluster."""
+        return not (self.kubeconfig or self.context or self.host) and "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+class _Rest(rest.RESTClientObject):
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=self.ssl_context, socket_factory=_watched_socket)
+
+
+def _watched_socket(info: Any) -> socket.socket:
+    """The kernel asks a silent peer whether it is still there, so that a half-open connection ends within half a minute."""
+    family, kind, protocol = info[0], info[1], info[2]
+    made = socket.socket(family, kind, protocol)
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 25_000)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
+
+
+class Token:
+    """A token in a file, which the kubelet writes anew long before it expires: read again whenever the file has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mark: tuple[int, int] | None = None
+        self._text = ""
+
+    def text(self, *, anew: bool = False) -> str:
+        try:
+            found = self._path.stat()
+            mark = (found.st_mtime_ns, found.st_ino)
+            if anew or mark != self._mark:
+                self._text, self._mark = self._path.read_text().strip(), mark
+        except OSError as problem:
+            raise ClusterUnavailable(f"The token of the API server cannot be read: {problem}") from problem
+        return self._text
+
+
+class Api:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        timeout: float = 15.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._sleep = sleep
+        self._token: Token | None = None
+        self._client: library.ApiClient | None = None
+        self.sent = 0  # requests, for the count per start of a workload
+
+    # --- Connecting ------------------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        configuration = library.Configuration()
+        where = self._connection
+        if where.host:
+            configuration.host = where.host.rstrip("/")
+            configuration.ssl_ca_cert = where.ca_file or None
+            self._token = Token(Path(where.token_file)) if where.token_file else None
+        elif where.inside:
+            library_config.load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
+            configuration.api_key = {}  # ours is read anew when it rotates
+            self._token = Token(_TOKEN)
+        else:
+            await self._load_kubeconfig(configuration)
+        made = library.ApiClient(configuration)
+        made.rest_client = _Rest(configuration)
+        self._client = made
+
+    async def _load_kubeconfig(self, configuration: library.Configuration) -> None:
+        where = self._connection
+        try:
+            await library_config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=where.kubeconfig or None,
+                context=where.context or None,
+                client_configuration=configuration,
+            )
+        except (library_config.ConfigException, OSError) as problem:
+            raise ClusterUnavailable(f"No way to a cluster: {problem}") from problem
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()  # type: ignore[no-untyped-call]
+            self._client = None
+
+    async def __aenter__(self) -> "Api":
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- Asking ----------------------------------------------------------------------------------------------------------
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Any = None,
+        content: str = "application/json",
+        accept: str = "application/json",
+    ) -> Manifest:
+        """The answer's JSON. A server that is too busy is asked again after the time that it names: it has done nothing yet."""
+        raw = await self.read(method, path, params=params, body=body, content=content, accept=accept)
+        try:
+            answer: Manifest = json.loads(raw)
+        except ValueError as problem:
+            raise ClusterUnavailable(f"The API server answered {path} with no JSON") from problem
+        return answer
+
+    async def read(self, method: str, path: str, **arguments: Any) -> bytes:
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._sending(
+                    method, path, aiohttp.ClientTimeout(total=self._timeout), **arguments
+                ) as answer:
+                    return await answer.read()
+            except ApiError as error:
+                if error.status != 429 or not left:
+                    raise
+                await self._sleep(min(error.retry_after or 1.0, _LONGEST_WAIT))
+            except _BREAKS as problem:
+                raise broken(problem) from problem
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Params | None = None, silence: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """The answer's bytes as they come; `silence` seconds without one end it with TimeoutError."""
+        timeout = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=silence)
+        async with self._sending("GET", path, timeout, params=params) as answer:
+            yield answer.content
+
+    @asynccontextmanager
+    async def _sending(
+        self,
+        method: str,
+        path: str,
+        limits: aiohttp.ClientTimeout,
+        *,
+        params: Params | None = None,
+        body: Any = None,
+        content: str = "application/json",
+        accept: str = "application/json",
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        headers = {"Accept": accept, "Content-Type": content}
+        answer = await self._send(method, path, params, headers, body, limits)
+        if answer.status == 401 and self._token is not None:
+            answer.close()
+            answer = await self._send(method, path, params, headers, body, limits, anew=True)
+        try:
+            if answer.status >= 400:
+                raise await _error(answer)
+            yield answer
+        finally:
+            answer.close()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        headers: dict[str, str],
+        body: Any,
+        limits: aiohttp.ClientTimeout,
+        *,
+        anew: bool = False,
+    ) -> aiohttp.ClientResponse:
+        assert self._client is not None, "open() comes first"
+        self.sent += 1
+        query = [(key, _text(value)) for key, value in (params or {}).items()]
+        method, url, sent_headers, sent_body, _ = await self._client.param_serialize(
+            method, path, query_params=query, header_params=dict(headers), body=body, auth_settings=["BearerToken"]
+        )
+        if self._token is not None:
+            sent_headers["Authorization"] = f"Bearer {self._token.text(anew=anew)}"
+        answer = await self._client.call_api(method, url, sent_headers, sent_body, None, limits)
+        found: aiohttp.ClientResponse = answer.response
+        return found
+
+    # --- Objects ---------------------------------------------------------------------------------------------------------
+    async def get(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
+        """None where there is no such object."""
+        try:
+            return await self.request("GET", resource.path(namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def find(
+        self, resource: Resource, namespace: str = "", *, params: Params | None = None, metadata_only: bool = False
+    ) -> list[Manifest]:
+        accept = METADATA_ONLY + ",application/json" if metadata_only else "application/json"
+        found = await self.request("GET", resource.path(namespace), params=params, accept=accept)
+        items: list[Manifest] = found.get("items") or []
+        return items
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply: make it so, whatever was there."""
+        resource, meta = resource_of(manifest), manifest["metadata"]
+        return await self.request(
+            "PATCH",
+            resource.path(meta.get("namespace", ""), meta["name"]),
+            params={"fieldManager": names.FIELD_MANAGER, "force": True},
+            body=manifest,
+            content=APPLY,
+        )
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """For what never changes once made: another of that name is an ApiError of status 409."""
+        resource, meta = resource_of(manifest), manifest["metadata"]
+        path = resource.path(meta.get("namespace", ""))
+        return await self.request("POST", path, params={"fieldManager": names.FIELD_MANAGER}, body=manifest)
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Manifest) -> Manifest:
+        path, params = resource.path(namespace, name), {"fieldManager": names.FIELD_MANAGER}
+        return await self.request("PATCH", path, params=params, body=patch, content=MERGE)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
+    ) -> None:
+        """Missing, or another one under that name by now, is success."""
+        options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        try:
+            await self.request("DELETE", resource.path(namespace, name), body=options)
+        except ApiError as error:
+            if error.status == 404 or (error.status == 409 and uid):
+                return
+            raise
+
+    # --- Tunnels ---------------------------------------------------------------------------------------------------------
+    async def websocket(self, path: str, *, params: list[tuple[str, str]], protocols: tuple[str, ...]) -> "Socket":
+        """To a pod's exec or port-forward."""
+        assert self._client is not None, "open() comes first"
+        _, url, headers, _, _ = await self._client.param_serialize(
+            "GET", path, header_params={}, auth_settings=["BearerToken"]
+        )
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token.text()}"
+        pool = self._client.rest_client
+        if pool.pool_manager is None:
+            pool.pool_manager = pool._create_pool_manager()
+        try:
+            return await pool.pool_manager.ws_connect(
+                f"{url}?{urlencode(params)}", headers=headers, protocols=protocols, heartbeat=30.0, max_msg_size=0
+            )
+        except aiohttp.WSServerHandshakeError as problem:
+            raise ApiError(problem.status, "Handshake", problem.message) from problem
+        except _BREAKS as problem:
+            raise broken(problem) from problem
+
+
+Socket = aiohttp.ClientWebSocketResponse
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def broken(problem: BaseException) -> ClusterUnavailable:
+    what = str(problem) or type(problem).__name__
+    return ClusterUnavailable(f"The API server does not answer: {what}", evidence={"problem": what})
+
+
+async def _error(answer: aiohttp.ClientResponse) -> ApiError:
+    """From the Status in the body; a proxy in between may send none."""
+    try:
+        told = json.loads(await answer.read())
+    except ValueError:
+        told = {}
+    told = told if isinstance(told, dict) else {}
+    after = answer.headers.get("Retry-After", "")
+    return ApiError(
+        answer.status,
+        str(told.get("reason") or answer.reason or ""),
+        str(told.get("message") or answer.reason or ""),
+        retry_after=float(after) if after.isdecimal() else None,
+    )

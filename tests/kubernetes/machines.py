@@ -1,0 +1,417 @@
+"""What stands behind the API server of the tests: a scheduler, the controller of claims, and a kubelet whose containers are real
+processes of this machine. Small, and true to what the driver relies on.
+"""
+
+import asyncio
+import base64
+import copy
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from apps.cluster.drivers.kubernetes import names, quantities
+from tests.kubernetes.agents import Agent
+from tests.kubernetes.server import ApiServer, Manifest
+
+PROGRAM = Path(__file__).parents[1] / "contract" / "program.py"
+NODE = "node-1"
+GIB = 1024**3
+_INIT = """
+listener=$1; shift
+[ "$listener" = 3 ] || eval "exec 3<&$listener $listener<&-"
+echo $((RANDOM + 300)) > /proc/sys/kernel/ns_last_pid  # numbers that tell one container from another
+(exec bash -c 'LISTEN_PID=$BASHPID exec "$@"' - "$@") & child=$!
+trap 'kill -TERM $child 2>/dev/null' TERM
+while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || exit $code; done
+"""
+
+
+def node(name: str = NODE, *, ready: bool = True, **meta: Any) -> Manifest:
+    conditions = [
+        {"type": "Ready", "status": "True" if ready else "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ]
+    allocatable = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    return {
+        "metadata": {"name": name, **meta},
+        "spec": {},
+        "status": {"allocatable": allocatable, "conditions": conditions},
+    }
+
+
+def resource_slice(models: str, node_name: str = NODE, **changes: Any) -> Manifest:
+    """As the node agent writes it: one card of 79 GiB for each of the comma-separated models."""
+    devices = [
+        {
+            "name": f"gpu-{index}",
+            "allowMultipleAllocations": True,
+            "attributes": {
+                "uuid": {"string": f"GPU-{node_name}-{index}"},
+                "model": {"string": model.upper()},
+                "index": {"int": index},
+                "simulated": {"bool": True},
+                "driverVersion": {"version": "580.0.0"},
+            },
+            "capacity": {"memory": {"value": "79Gi"}, "compute": {"value": "1000"}},
+            **changes,
+        }
+        for index, model in enumerate(models.split(","))
+    ]
+    pool = {"name": node_name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": names.DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
+    return {"metadata": {"name": f"{node_name}-{names.DRIVER}"}, "spec": spec}
+
+
+class Machines:
+    """One node. What a test sets here changes what happens to the pods that come next."""
+
+    def __init__(self, server: ApiServer, folder: Path, port: int) -> None:
+        self.server, self.folder, self.port = server, folder, port
+        self.images = {"contract"}  # that can be pulled
+        self.programs = {"exercise": PROGRAM}
+        self.schedules = True  # False: pods wait without a word
+        self.prepares = True  # False: the DRA driver is not registered
+        self._containers: dict[str, Container] = {}  # by pod's id
+        self._waiting: list[str] = []  # names of pods, oldest first
+        self._numbers = iter(range(2, 250))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.agent = Agent(server)
+        server.on_change.append(self._changed)
+        server.put("nodes", node())
+        server.put("deviceclasses", {"metadata": {"name": names.DRIVER}})
+
+    def cards(self, models: str) -> None:
+        self.server.put("resourceslices", resource_slice(models))
+        self._place_all()
+
+    async def close(self) -> None:
+        await self.agent.stop()
+        for container in self._containers.values():
+            container.kill()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- Scheduler and controllers ---------------------------------------------------------------------------------------
+    def _changed(self, plural: str, before: Manifest | None, after: Manifest | None) -> None:
+        if plural == "persistentvolumeclaims" and before is None and after is not None:
+            self.server.patch(plural, after["metadata"]["name"], {"status": {"phase": "Bound"}})
+        if plural == "pods" and (after or before or {})["metadata"]["namespace"] == names.AGENT_NAMESPACE:
+            return
+        if plural == "pods" and before is None and after is not None:
+            self._waiting.append(after["metadata"]["name"])
+            self._place_all()
+        elif plural == "pods" and before is not None and after is None:
+            self._forget(before)
+        elif plural == "pods" and after is not None and after["metadata"].get("deletionTimestamp"):
+            self._end(after)
+
+    def _forget(self, pod: Manifest) -> None:
+        with suppress(ValueError):
+            self._waiting.remove(pod["metadata"]["name"])
+        container = self._containers.pop(pod["metadata"]["uid"], None)
+        if container is not None:
+            container.kill()
+        self._release(pod)
+
+    def _release(self, pod: Manifest) -> None:
+        for claim in self.server.all("resourceclaims"):
+            if claim["metadata"].get("ownerReferences", [{}])[0].get("uid") == pod["metadata"]["uid"]:
+                self.server.drop("resourceclaims", claim["metadata"]["name"])
+        self._place_all()
+
+    def _place_all(self) -> None:
+        for name in list(self._waiting) if self.schedules else ():
+            found = [pod for pod in self.server.all("pods") if pod["metadata"]["name"] == name]
+            if found and self._place(copy.deepcopy(found[0])):
+                self._waiting.remove(name)
+
+    def _place(self, pod: Manifest) -> bool:
+        claims = self._claims(pod)
+        given = self._allocate(claims)
+        name = pod["metadata"]["name"]
+        if given is None:
+            message = "0/1 nodes are available: 1 cannot allocate all claims."
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+            if (pod["status"].get("conditions") or [{}])[0] != condition:
+                self.server.patch("pods", name, {"status": {"conditions": [condition]}})
+            return False
+        for claim, results in zip(claims, given, strict=True):
+            allocation = {"devices": {"results": results, "config": claim["spec"]["devices"].get("config", [])}}
+            reserved = [{"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}]
+            change = {"status": {"allocation": allocation, "reservedFor": reserved}}
+            self.server.patch("resourceclaims", claim["metadata"]["name"], change)
+        conditions = [{"type": "PodScheduled", "status": "True"}]
+        placed = self.server.patch("pods", name, {"spec": {"nodeName": NODE}, "status": {"conditions": conditions}})
+        self._begin(self._run(placed))
+        return True
+
+    def _claims(self, pod: Manifest) -> list[Manifest]:
+        """Made from their templates, once."""
+        made = []
+        statuses = []
+        for wanted in pod["spec"].get("resourceClaims", ()):
+            name = f"{pod['metadata']['name']}-{wanted['name']}"
+            statuses.append({"name": wanted["name"], "resourceClaimName": name})
+            known = [c for c in self.server.all("resourceclaims") if c["metadata"]["name"] == name]
+            made.append(known[0] if known else self._make_claim(pod, wanted["resourceClaimTemplateName"], name))
+        if statuses and "resourceClaimStatuses" not in pod["status"]:
+            self.server.patch("pods", pod["metadata"]["name"], {"status": {"resourceClaimStatuses": statuses}})
+        return made
+
+    def _make_claim(self, pod: Manifest, template: str, name: str) -> Manifest:
+        spec = self.server.one("resourceclaimtemplates", template)["spec"]
+        owner = {"kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"], "controller": True}
+        meta = {
+            "name": name,
+            "namespace": pod["metadata"]["namespace"],
+            "ownerReferences": [owner],
+            **spec.get("metadata", {}),
+        }
+        return self.server.put("resourceclaims", {"metadata": meta, "spec": spec["spec"], "status": {}})
+
+    def _allocate(self, claims: list[Manifest]) -> list[list[Manifest]] | None:
+        free = self._free()
+        given = []
+        for claim in claims:
+            request = claim["spec"]["devices"]["requests"][0]
+            results = list(self._devices(request["exactly"], request["name"], free))
+            if len(results) < request["exactly"].get("count", 1):
+                return None
+            given.append(results)
+        return given
+
+    def _devices(self, exactly: Manifest, request: str, free: dict[str, dict[str, int]]) -> Iterator[Manifest]:
+        left = exactly.get("count", 1)
+        for name, capacity in free.items():
+            asked = exactly.get("capacity", {}).get("requests")
+            wanted = {key: quantities.whole(asked[key]) if asked else self._total(name)[key] for key in capacity}
+            if left and all(capacity[key] >= wanted[key] for key in wanted):
+                left -= 1
+                for key in wanted:
+                    capacity[key] -= wanted[key]
+                consumed = {"memory": quantities.bytes_text(wanted["memory"]), "compute": str(wanted["compute"])}
+                yield {
+                    **{"request": request, "driver": names.DRIVER, "pool": NODE, "device": name},
+                    **{"shareID": f"share-{name}-{capacity['compute']}", "consumedCapacity": consumed},
+                }
+
+    def _total(self, device: str) -> dict[str, int]:
+        for slice_ in self.server.all("resourceslices"):
+            for one in slice_["spec"]["devices"]:
+                if one["name"] == device:
+                    return {key: quantities.whole(c["value"]) for key, c in one["capacity"].items()}
+        return {"memory": 0, "compute": 0}
+
+    def _free(self) -> dict[str, dict[str, int]]:
+        names_ = [
+            d["name"] for s in self.server.all("resourceslices") for d in s["spec"]["devices"] if not d.get("taints")
+        ]
+        free = {name: self._total(name) for name in names_}
+        for claim in self.server.all("resourceclaims"):
+            results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+            for result in results:
+                for key, amount in result["consumedCapacity"].items():
+                    if result["device"] in free:
+                        free[result["device"]][key] -= quantities.whole(amount)
+        return free
+
+    # --- Kubelet ---------------------------------------------------------------------------------------------------------
+    def _begin(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _status(self, pod: Manifest, **status: Any) -> None:
+        name = pod["metadata"]["name"]
+        if any(known["metadata"]["uid"] == pod["metadata"]["uid"] for known in self.server.all("pods")):
+            self.server.patch("pods", name, {"status": status})
+
+    def _container_status(self, pod: Manifest, state: Manifest, **more: Any) -> list[Manifest]:
+        return [{"name": "main", "image": pod["spec"]["containers"][0]["image"], "state": state, **more}]
+
+    async def _run(self, pod: Manifest) -> None:
+        waiting = {"waiting": {"reason": "ContainerCreating"}}
+        self._status(pod, containerStatuses=self._container_status(pod, waiting))
+        image = pod["spec"]["containers"][0]["image"]
+        if image not in self.images:
+            reason = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}": not found'}
+            self._status(pod, containerStatuses=self._container_status(pod, {"waiting": reason}))
+            return
+        if pod["spec"].get("resourceClaims") and not self.prepares:
+            self.event(pod, "FailedPrepareDynamicResources", f"DRA driver {names.DRIVER} is not registered")
+            return
+        address = f"127.77.0.{next(self._numbers)}"
+        container = self._containers[pod["metadata"]["uid"]] = Container(self, pod, address)
+        self.server.logs[pod["metadata"]["name"]] = container.log
+        try:
+            await container.start()
+        except FileNotFoundError as problem:
+            command = problem.filename
+            message = f'failed to create task: exec: "{command}": executable file not found in $PATH'
+            self._ended(pod, {"exitCode": 128, "reason": "StartError", "message": message})
+            return
+        running = {"running": {"startedAt": _now()}}
+        status = self._container_status(pod, running, containerID="containerd://1")
+        self._status(pod, phase="Running", podIP=address, containerStatuses=status)
+        code = await container.wait()
+        signal_code = 128 - code if code < 0 else code
+        message = "".join(container.text.decode(errors="replace").splitlines(keepends=True)[-80:])[-2048:]
+        ended: Manifest = {
+            "exitCode": signal_code,
+            "reason": "Completed" if code == 0 else "Error",
+            "finishedAt": _now(),
+        }
+        if code:
+            ended["message"] = message
+        self._ended(pod, ended)
+
+    def _ended(self, pod: Manifest, ended: Manifest) -> None:
+        phase = "Failed" if ended["exitCode"] else "Succeeded"
+        status = self._container_status(pod, {"terminated": ended}, containerID="containerd://1")
+        self._status(pod, phase=phase, containerStatuses=status)
+        self._release(pod)
+        known = [p for p in self.server.all("pods") if p["metadata"]["uid"] == pod["metadata"]["uid"]]
+        if known and known[0]["metadata"].get("deletionTimestamp") and not known[0]["metadata"].get("finalizers"):
+            self.server.drop("pods", pod["metadata"]["name"])
+
+    def _end(self, pod: Manifest) -> None:
+        container = self._containers.get(pod["metadata"]["uid"])
+        if container is None or container.ended:
+            if not pod["metadata"].get("finalizers"):
+                self.server.drop("pods", pod["metadata"]["name"])
+            return
+        container.stop(pod["metadata"].get("deletionGracePeriodSeconds", 30))
+
+    def event(self, pod: Manifest, reason: str, message: str) -> None:
+        meta = pod["metadata"]
+        about = {"kind": "Pod", "namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+        name = f"{meta['name']}.{reason.lower()}"
+        event = {"metadata": {"name": name, "namespace": meta["namespace"]}, "type": "Warning", "reason": reason}
+        self.server.put("events", {**event, "message": message, "involvedObject": about, "lastTimestamp": _now()})
+
+
+class Container:
+    """A process of its own kind of loneliness: in a process namespace, so that its end is the end of all that it began."""
+
+    def __init__(self, machines: Machines, pod: Manifest, address: str) -> None:
+        self._machines, self._pod, self._address = machines, pod, address
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._killer: asyncio.TimerHandle | None = None
+        self.lines: list[tuple[str, bytes]] = []
+        self.ended = False
+
+    @property
+    def text(self) -> bytes:
+        return b"".join(line for _, line in self.lines)
+
+    async def start(self) -> None:
+        main = self._pod["spec"]["containers"][0]
+        program = self._machines.programs.get(main["command"][0])
+        if program is None:
+            raise FileNotFoundError(2, "no such program", main["command"][0])
+        home = self._home()
+        home.mkdir(parents=True, exist_ok=True)
+        listener = socket.create_server((self._address, self._machines.port))
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(
+                    "setpriv",
+                    "--pdeathsig",
+                    "KILL",
+                    "unshare",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "bash",
+                    "-c",
+                    _INIT,
+                    "-",
+                    str(listener.fileno()),
+                ),
+                *(sys.executable, str(program), *main["command"][1:]),
+                env={"PATH": os.environ["PATH"], **self._environment(main), "HOME": str(home), "LISTEN_FDS": "1"},
+                cwd=home,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=(listener.fileno(),),
+                start_new_session=True,
+            )
+        finally:
+            listener.close()
+        self._reading = asyncio.create_task(self._read())
+
+    def _home(self) -> Path:
+        volumes = {v["name"]: v for v in self._pod["spec"]["volumes"]}
+        for mount in self._pod["spec"]["containers"][0]["volumeMounts"]:
+            claim = volumes[mount["name"]].get("persistentVolumeClaim")
+            if claim and mount["mountPath"] == self._pod["spec"]["containers"][0]["workingDir"]:
+                found = self._machines.server.one("persistentvolumeclaims", claim["claimName"])
+                return self._machines.folder / found["metadata"]["uid"]
+        return Path(tempfile.mkdtemp(dir=self._machines.folder))
+
+    def _environment(self, main: Manifest) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for source in main["envFrom"]:
+            secret = self._machines.server.one("secrets", source["secretRef"]["name"])
+            found |= {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+        return found | {one["name"]: one["value"].replace("$$", "$") for one in main["env"]}
+
+    async def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            self.lines.append((_now(nanoseconds=True), line))
+
+    async def wait(self) -> int:
+        assert self._process is not None
+        assert self._reading is not None
+        code = await self._process.wait()
+        await self._reading
+        self.ended = True
+        if self._killer is not None:
+            self._killer.cancel()
+        return code if code < 128 else 128 - code  # bash's way to tell of a signal
+
+    def stop(self, grace: float) -> None:
+        if self._process is None or self.ended:
+            return
+        init = _child_of(self._process.pid)
+        if init is not None and self._killer is None:
+            with suppress(ProcessLookupError):
+                os.kill(init, signal.SIGTERM)
+        if self._killer is not None:
+            self._killer.cancel()
+        self._killer = asyncio.get_running_loop().call_later(grace, self.kill)
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            init = _child_of(self._process.pid)
+            for pid in (init, self._process.pid) if init else (self._process.pid,):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def log(self, params: dict[str, str]) -> bytes:
+        """As the kubelet answers: by whole seconds from `sinceTime` on, with the time before each line where asked."""
+        since = params.get("sinceTime", "")[:19]
+        lines = [(at, line) for at, line in self.lines if at[:19] >= since]
+        stamped = params.get("timestamps") == "true"
+        text = b"".join(at.encode() + b" " + line if stamped else line for at, line in lines)
+        return text[: int(params["limitBytes"])] if "limitBytes" in params else text
+
+
+def _child_of(pid: int) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    return None
+
+
+def _now(*, nanoseconds: bool = False) -> str:
+    now = datetime.now(UTC)
+    return now.strftime("%Y-%m-%dT%H:%M:%S.%f000Z" if nanoseconds else "%Y-%m-%dT%H:%M:%SZ")
