@@ -37,6 +37,8 @@ _STAGES: Final = (
     "pod/fast/pod-delete.yaml",
 )
 _REPORT_SECONDS: Final = 15
+_UNUSED_SECONDS: Final = 30 * 86_400
+_NEW: Final = ".new-"
 
 Say = Callable[[str], None]
 
@@ -68,6 +70,8 @@ def programs(say: Say = print) -> Programs:
     if missing:
         require(TO_BUILD)
         _build(missing, say)
+    for folder in folders.values():
+        os.utime(folder)
     return Programs(folders)
 
 
@@ -95,27 +99,47 @@ def _build_lane(names: list[str], say: Say) -> None:
             target = _home(name)
             if target.exists():  # somebody else built it while we waited
                 continue
-            for cut_short in cache().glob(f"{name}-*.new"):
-                shutil.rmtree(cut_short)
+            _clear_away(name)
             began = time.monotonic()
-            new = target.with_name(target.name + ".new")
+            new = target.with_name(f"{target.name}{_NEW}{os.getpid()}")
             (new / "bin").mkdir(parents=True)
             _compile_pause(new / "bin") if name == "pause" else _compile(name, new, say)
             new.rename(target)
             say(f"  {name}: done in {time.monotonic() - began:.0f} s")
 
 
+def _clear_away(name: str) -> None:
+    """What a killed build has left, and versions that no checkout has asked for in a month."""
+    for folder in cache().glob(f"{name}-*"):
+        if _NEW in folder.name or time.time() - folder.stat().st_mtime > _UNUSED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _compile(name: str, target: Path, say: Say) -> None:
     go = require_go()
     folder = TOOLS / name
-    environment = os.environ | _ENVIRONMENT
+    scratch = target / "scratch"  # hundreds of megabytes, which a compiler that is killed leaves where they are
+    scratch.mkdir()
+    environment = os.environ | _ENVIRONMENT | {"GOTMPDIR": str(scratch)}
     listed = subprocess.run(
         [go, "list", "-deps", "tool"], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     if listed.returncode != 0:
         raise Missing(f"Go cannot resolve the module {folder}:\n{listed.stderr.strip()}")
     total = len(listed.stdout.splitlines())
-    command = [go, "build", "-v", *_FLAGS, f"-ldflags={_linker(name)}", "-o", f"{target / 'bin'}/", "tool"]
+    # With us ends the compiler: it would go on writing where the next build begins.
+    command = [
+        "setpriv",
+        "--pdeathsig=KILL",
+        go,
+        "build",
+        "-v",
+        *_FLAGS,
+        f"-ldflags={_linker(name)}",
+        "-o",
+        f"{target / 'bin'}/",
+        "tool",
+    ]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     compiled: list[str] = []
     assert process.stderr
@@ -123,6 +147,7 @@ def _compile(name: str, target: Path, say: Say) -> None:
         compiled.extend(line for line in process.stderr if line.strip())
         if process.wait() != 0:
             raise Missing(f"Building {folder} failed:\n{''.join(compiled[-20:]).strip()}")
+    shutil.rmtree(scratch)
     for given, ours in _RENAMED.items():
         if (target / "bin" / given).exists():
             (target / "bin" / given).rename(target / "bin" / ours)

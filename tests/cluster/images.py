@@ -99,7 +99,8 @@ def archive(name: str, say: Say = print) -> Path:
     if not tar.exists():
         require(FOR_IMAGES)
         with _alone():
-            _build(name, tar, say)
+            if not tar.exists():  # nobody else built it while we waited
+                _build(name, tar, say)
     os.utime(tar)
     return tar
 
@@ -233,6 +234,8 @@ def _run(words: Sequence[str]) -> str:
 def _alone() -> Iterator[None]:
     with (_home() / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for cut_short in (*_home().glob("run-*"), *_home().glob("debian-*"), *_home().glob("*.new")):
+            shutil.rmtree(cut_short) if cut_short.is_dir() else cut_short.unlink()
         yield
 
 
