@@ -12,7 +12,7 @@ from tests.contract.test_volumes_and_logs import *  # noqa: F403
 from tests.contract.watching import Watcher
 from tests.kubernetes.place import KubernetesPlace
 
-# Of two controllers the row lease of the portal's database lets one work (docs/adr/0002); a second lock in the cluster would only
+# Of two controllers the row lease of the portal's database lets one work (apps/workloads/lease.py); a second lock in the cluster would only
 # make a take-over wait for its expiry.
 del test_two_drivers_never_look_after_the_same_runs  # type: ignore[name-defined]  # noqa: F821
 

@@ -10,11 +10,14 @@ from contextlib import AsyncExitStack, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import structlog
+
 from apps.cluster.drivers.kubernetes.adapters import Choice
 from apps.cluster.drivers.kubernetes.api import ApiError, ClusterUnavailable, Connection
 from apps.cluster.drivers.kubernetes.logs import Logs
 from apps.cluster.drivers.kubernetes.making import refusal
 from apps.cluster.drivers.kubernetes.reading import Dialler, Reader
+from apps.cluster.drivers.kubernetes.rebuild import rebuild
 from apps.cluster.drivers.kubernetes.rebuild import rebuild
 from apps.cluster.drivers.kubernetes.session import Choices, Session
 from apps.cluster.drivers.kubernetes.settings import Rules, Timing
@@ -23,6 +26,8 @@ from apps.cluster.drivers.kubernetes.ways import is_reachable
 from apps.cluster.drivers.local.feed import Feed
 from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunSpec, Sample
 from apps.core.errors import NotFound, Unavailable
+
+log = structlog.get_logger(__name__)
 
 
 class KubernetesCluster:
@@ -93,6 +98,14 @@ class KubernetesCluster:
     async def specs(self) -> Sequence[RunSpec]:
         pods = (pod for runs in self._started().world.pods.values() for pod in runs.values())
         return [found.spec for found in rebuild(pods).workloads if found.wanted]
+
+    async def specs(self) -> Sequence[RunSpec]:
+        found = rebuild(self._started().world.all_pods())
+        for unreadable in found.unreadable:
+            log.warning(
+                "run_unreadable", pod=unreadable.pod, namespace=unreadable.namespace, problem=unreadable.problem
+            )
+        return [one.spec for one in found.workloads if one.wanted]
 
     def observe(self) -> AsyncIterator[Observation]:
         return self._feed.subscribe()

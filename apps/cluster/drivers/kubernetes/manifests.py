@@ -152,6 +152,7 @@ def _pod_spec(spec: RunSpec, rules: Rules, image: str, part: Slice) -> Manifest:
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        "shareProcessNamespace": True,  # somebody must reap what programs leave behind, and SIGTERM must end what does not ask for it
         "terminationGracePeriodSeconds": max(spec.grace_seconds, 1),
         "securityContext": {
             "runAsNonRoot": True,
