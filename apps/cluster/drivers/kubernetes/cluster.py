@@ -18,7 +18,6 @@ from apps.cluster.drivers.kubernetes.logs import Logs
 from apps.cluster.drivers.kubernetes.making import refusal
 from apps.cluster.drivers.kubernetes.reading import Dialler, Reader
 from apps.cluster.drivers.kubernetes.rebuild import rebuild
-from apps.cluster.drivers.kubernetes.rebuild import rebuild
 from apps.cluster.drivers.kubernetes.session import Choices, Session
 from apps.cluster.drivers.kubernetes.settings import Rules, Timing
 from apps.cluster.drivers.kubernetes.terminals import Terminal, open_terminal
@@ -94,10 +93,6 @@ class KubernetesCluster:
 
     async def list(self) -> Sequence[Observation]:
         return await self._reader.observations() if self._session is None else self._session.all_seen()
-
-    async def specs(self) -> Sequence[RunSpec]:
-        pods = (pod for runs in self._started().world.pods.values() for pod in runs.values())
-        return [found.spec for found in rebuild(pods).workloads if found.wanted]
 
     async def specs(self) -> Sequence[RunSpec]:
         found = rebuild(self._started().world.all_pods())
