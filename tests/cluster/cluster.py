@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -343,10 +344,16 @@ def _remembered(root: Path) -> tuple[Options, Layout | None]:
 
 def _free_index(root: Path) -> int:
     taken = {layout.index for name in names() if (layout := _remembered(root.parent / name)[1])}
-    free = next((index for index in range(MOST) if index not in taken), None)
+    free = next((index for index in range(MOST) if index not in taken and not _in_use(root, index)), None)
     if free is None:
         raise Missing(f"{MOST} clusters run on this machine; stop one: {', '.join(names())}")
     return free
+
+
+def _in_use(root: Path, index: int) -> bool:
+    """Of clusters of other people on this machine we see no folder, only that something listens."""
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", Layout(root, index, real=False).port("etcd"))) == 0
 
 
 @contextmanager
