@@ -43,7 +43,7 @@ def remove(layout: Layout) -> None:
     for group in _groups(layout):
         _remove_group(group)
     if owner(layout.bridge) == str(layout.root):
-        _run("ip", "link", "delete", layout.bridge)
+        _remove_bridge(layout.bridge)
     if not any(other != layout.root and other.is_dir() for other in layout.root.parent.iterdir()):
         _remove_mount_points(layout.root.parent)
 
@@ -65,6 +65,14 @@ def _make_bridge(layout: Layout) -> None:
     _run("ip", "link", "set", layout.bridge, "alias", str(layout.root), "up")
     for address in (f"{layout.node_ip}/24", f"{layout.service_ip}/32"):
         _run("ip", "address", "replace", address, "dev", layout.bridge)
+
+
+def _remove_bridge(bridge: str) -> None:
+    """And the cables of pods in it: the kernel takes them away some time after their last process."""
+    for cable in Path("/sys/class/net", bridge, "brif").iterdir():
+        with suppress(RuntimeError):  # gone meanwhile
+            _run("ip", "link", "delete", cable.name)
+    _run("ip", "link", "delete", bridge)
 
 
 def _make_mounts(layout: Layout) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,7 +99,7 @@ def traces() -> dict[str, set[str]]:
     places = [Path(place) for place in (*NODE_FOLDERS, "/run/netns", "/etc/cdi")]
     return {
         "mounts": {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()},
-        "links": {name for name in links if not name.startswith("veth")} | set(_bridged(bridges)),
+        "links": {name for name in links if not name.startswith("veth")} | _cables(bridges),
         "processes": processes,
         "control groups": {path for path in groups if Path(path).name not in {layout.cgroup[1:] for layout in others}},
         "folders": {str(path) for place in places if place.is_dir() for path in (place, *place.iterdir())},
@@ -107,15 +108,17 @@ def traces() -> dict[str, set[str]]:
     }
 
 
-def _bridged(others: set[str]) -> Iterator[str]:
-    """Ends of pods' cables, by their bridge: those of other clusters come and go."""
-    for link in Path("/sys/class/net").glob("veth*"):
-        master = link / "master"
-        if not (master.exists() and master.resolve().name in others):
-            yield link.name
+def _cables(others: set[str]) -> set[str]:
+    """Ends of pods' cables. Where other clusters run theirs come and go, and are in no bridge for a moment."""
+    found = {link.name: link / "master" for link in Path("/sys/class/net").glob("veth*")}
+    if others:
+        return {name for name, master in found.items() if master.exists() and master.resolve().name not in others}
+    return set(found)
 
 
 def _rules() -> list[str]:
+    if shutil.which("iptables-save") is None:
+        return []
     done = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False)
     return [line for line in done.stdout.splitlines() if line.startswith(("-A", "-N"))]
 
