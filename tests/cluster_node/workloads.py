@@ -19,6 +19,7 @@ GIB: Final = 1024**3
 DRIVER: Final = "gpu.tessera.dev"
 _PROGRAM: Final = (PROJECT / "tests" / "agent" / "program.py").read_text()
 _BOUND: Final = 60  # s; only says when a test gives up
+_SECOND_TRY: Final = 150  # s; kubelet looks at a pod again after 60 to 90 s when its claim could not be prepared
 
 Json = dict[str, Any]
 
@@ -101,7 +102,7 @@ class Tenant:
         return all(container.get("state", {}).get("running") for container in containers)
 
     def running(self, pod: str) -> str:
-        eventually(lambda: self.runs(pod), lambda: (self.status(pod), self.events(pod)))
+        eventually(lambda: self.runs(pod), lambda: (self.status(pod), self.events(pod)), seconds=_SECOND_TRY)
         return pod
 
     def delete(self, pod: str) -> None:
