@@ -41,6 +41,18 @@ test-c: ## Library and simulated driver: unit and integration tests, then again 
 test-e2e: ## The whole product in a real browser
 	@scripts/test.sh e2e
 
+.PHONY: test-kubernetes
+test-kubernetes: ## Everything on a real Kubernetes that is built and started for it
+	@scripts/test.sh kubernetes
+
+.PHONY: cluster
+cluster: setup-test ## Start a real Kubernetes with two simulated cards on this machine, and say its kubeconfig
+	@$(PY) -m tests.cluster up --cards h100,h100 --install
+
+.PHONY: cluster-stop
+cluster-stop: ## Take that Kubernetes away
+	@$(PY) -m tests.cluster down
+
 .PHONY: bench
 bench: setup-test ## Measure (NAME=… for one); figures go to build/bench.jsonl
 	@scripts/bench.sh "$(NAME)"

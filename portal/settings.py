@@ -51,6 +51,7 @@ KUBERNETES: dict[str, Any] = {
     "pull_policy": env.text("TESSERA_IMAGE_PULL_POLICY", "IfNotPresent"),
     "pull_secrets": tuple(env.words("TESSERA_IMAGE_PULL_SECRETS")),
     "storage_class": env.text("TESSERA_STORAGE_CLASS"),
+    "tenant_role": env.text("TESSERA_TENANT_ROLE"),
     "ingress_cidrs": tuple(env.words("TESSERA_INGRESS_CIDRS")),
 }
 BELL_DIR = STATE_DIR / "run" / "bells"

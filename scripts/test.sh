@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/say.sh
-PATH=$PWD/build/uv/bin:$PATH # where scripts/setup.sh puts uv on a machine without one
+PATH=$PWD/build/uv/bin:$PWD/build/go/bin:$PATH # where scripts/setup.sh puts uv and Go on a machine without them
 bin=.venv/bin
 [ -x $bin/python ] || fail "There is no Python environment yet. Run: make setup-test"
 export STEP_TAIL=120
@@ -41,10 +41,17 @@ parts() {
   check "Gateway" "${pytest[@]}" tests/gateway
   check "REST interface, live: its guide and its description" "${pytest[@]}" tests/api
 }
+kubernetes() {
+  export TESSERA_CLUSTER_REQUIRED=1 # where no node can run, that is a failure here and no reason to skip
+  check "Test cluster, images, manifests" "${pytest[@]}" tests/cluster
+  check "Node agent on a real kubelet" "${pytest[@]}" tests/cluster_node
+  check "Kubernetes driver: contract and faults" "${pytest[@]}" tests/kubernetes
+  check "Notebooks as pods, in a real browser" "${pytest[@]}" tests/e2e_cluster
+}
 e2e() { check "The whole product in a real browser" "${pytest[@]}" tests/e2e; }
 
 case ${1:-all} in
-all) lint; unit; javascript; c_tests; services; parts; e2e ;;
+all) lint; unit; javascript; c_tests; services; parts; e2e; kubernetes ;;
 fast) lint; unit; javascript ;;
 lint) lint ;;
 c) c_tests ;;
@@ -52,7 +59,8 @@ unit) unit ;;
 services) services ;;
 parts) parts ;;
 e2e) e2e ;;
-*) fail "test.sh knows all, fast, lint, c, unit, services, parts and e2e, not '$1'" ;;
+kubernetes) kubernetes ;;
+*) fail "test.sh knows all, fast, lint, c, unit, services, parts, e2e and kubernetes, not '$1'" ;;
 esac
 
 skipped=$(grep -hE '^SKIPPED' build/logs/*.log 2>/dev/null | sort -u || true)

@@ -45,7 +45,7 @@ def _kubernetes() -> Cluster:
     from apps.cluster.drivers.kubernetes.settings import Rules
 
     chosen: dict[str, Any] = settings.KUBERNETES
-    rules = ("portal", "images", "pull_policy", "pull_secrets", "storage_class", "ingress_cidrs")
+    rules = ("portal", "images", "pull_policy", "pull_secrets", "storage_class", "tenant_role", "ingress_cidrs")
     return KubernetesCluster(
         Connection(kubeconfig=chosen["kubeconfig"], context=chosen["context"]),
         rules=Rules(**{name: chosen[name] for name in rules}),

@@ -13,7 +13,7 @@ from apps.cluster import selectors as cluster
 from apps.cluster.models import Gpu
 from apps.core import clock
 from apps.core.reasons import explain
-from apps.dashboard.card_views import cards_for
+from apps.dashboard.card_views import CardView, cards_for
 from apps.dashboard.lists import Filters
 from apps.dashboard.live.frames import Part, part
 from apps.dashboard.quota_views import quota_lines
@@ -23,9 +23,10 @@ from apps.quotas import selectors as quotas
 from apps.tenants import selectors as tenants
 from apps.tenants.models import Tenant
 from apps.workloads import selectors as workloads
-from apps.workloads.models import ENDED, Workload
+from apps.workloads.models import ENDED, Phase, Workload
 
 _TONES = ("ready", "moving", "unknown", "waiting", "failed", "off")  # what can be used comes first
+_CARDS_SHOWN = 4  # to one who waits for room on a card
 _ENDED_SHOWN = 5  # of one's own on the home page, so that they can be started again
 
 
@@ -48,9 +49,17 @@ def workload_parts(actor: Actor, workload: Workload) -> dict[str, Part]:
         "position": workloads.position(workload),
         "operator_entry": view.may.open and workload.owner_id != actor.user_id,
         "cards": [bar.card for bar in view.bars if bar.card],
+        "in_the_way": _in_the_way(actor, workload),
     }
     names = ("head", "actions", "why", "limit", "share", "steps")
     return {name: _render(f"workload_{name}", context) for name in names}
+
+
+def _in_the_way(actor: Actor, workload: Workload) -> list[CardView]:
+    """Where it waits for room on a card: the cards that come closest, and who holds them."""
+    if workload.phase != Phase.SCHEDULING:
+        return []
+    return cards_for(actor, [card["uuid"] for card in workload.evidence.get("cards", ())][:_CARDS_SHOWN])
 
 
 def home_parts(actor: Actor, tenant: Tenant | None) -> dict[str, Part]:

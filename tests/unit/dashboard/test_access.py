@@ -108,6 +108,25 @@ def test_cards_show_everybody_the_load_and_names_by_right(
     assert "Secret plan" in browser(world.colleague).get("/cluster/").content.decode()
 
 
+def test_who_waits_for_a_card_sees_who_holds_it_and_names_by_right(
+    world: World, browser: Person, make: Make, card: object
+) -> None:
+    from apps.cluster.models import Gpu
+
+    row = make("Secret plan", cards=["GPU-h100"])
+    holder = {"uid": str(row.id), "memory": row.gpu_memory, "compute": row.gpu_compute, "ceiling": row.gpu_ceiling}
+    Gpu.objects.update(holders=[holder])
+    evidence = {"cards": [{"uuid": "GPU-h100"}, {"uuid": "GPU-that-is-gone"}]}
+    waits = make("Waits", phase="scheduling", reason="waiting_card", evidence=evidence)
+    shown = browser(world.colleague).get(f"/experiments/{waits.id}/").content.decode()
+    assert "Who holds the GPUs" in shown
+    assert "Secret plan" in shown
+    stranger = make("Waits too", owner=world.stranger, phase="scheduling", reason="waiting_card", evidence=evidence)
+    shown = browser(world.stranger).get(f"/experiments/{stranger.id}/").content.decode()
+    assert "somebody else" in shown
+    assert "Secret plan" not in shown
+
+
 def test_a_forged_request_changes_nothing(world: World, make: Make) -> None:
     row = make()
     client = Client(HTTP_HOST="localhost", enforce_csrf_checks=True)

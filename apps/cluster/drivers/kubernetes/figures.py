@@ -1,4 +1,4 @@
-"""The newest figures of all cards and claims, from every agent's stream, in one batch a second.
+"""The figures of all cards and claims, from every agent's stream, in about one batch a second: every second of each of them.
 
 An agent speaks of claims, which it knows by their ids in the cluster; here they get the names of their workloads.
 """
@@ -43,7 +43,7 @@ class Figures:
     ) -> None:
         self._address, self._owner, self._token, self._sleep = address, owner, token, sleep
         self._following: dict[str, asyncio.Task[None]] = {}  # by pod's id
-        self._newest: dict[str, Sample] = {}
+        self._new: dict[tuple[str, datetime], Sample] = {}
         self._arrived = asyncio.Event()
         self.silent: dict[str, str] = {}  # agents' pods that do not answer, with the problem
 
@@ -71,7 +71,7 @@ class Figures:
             await self._arrived.wait()
             await self._sleep(_EACH)
             self._arrived.clear()
-            batch, self._newest = list(self._newest.values()), {}
+            batch, self._new = list(self._new.values()), {}
             if batch:
                 yield batch
 
@@ -107,7 +107,7 @@ class Figures:
             subject = self._subject(str(fields["subject"]))
             if subject:
                 sample = Sample(**{**fields, "subject": subject, "at": datetime.fromisoformat(fields["at"])})
-                self._newest[subject] = sample
+                self._new[subject, sample.at] = sample
         self._arrived.set()
 
     def _subject(self, subject: str) -> str:
