@@ -150,6 +150,42 @@ class ApiServer(KubernetesScaffold):
         """As after a compaction: no watch can go on from before now."""
         self.shelf(plural).forgotten = self._version
 
+    async def bookmark(self, plural: str) -> None:
+        """To every watch: all is well up to now."""
+        shelf = self.shelf(plural)
+        mark = {"kind": "Bookmark", "metadata": {"resourceVersion": str(self._version)}}
+        shelf.history.append(Event(self._version, "BOOKMARK", mark))
+        await self._ring(plural)
+
+    def fail(
+        self,
+        status: int,
+        plural: str,
+        *,
+        method: str = "GET",
+        watch: bool | None = None,
+        times: int = 1,
+        after: int = 0,
+    ) -> None:
+        """Of the next requests of this kind, skipping `after`, so many are answered with `status`."""
+        first, skipped, chosen = len(self._requests), set[int](), set[int]()
+
+        def is_next(request: Any) -> bool:
+            found = _PATH.fullmatch(request.url.path)
+            wanted = found is not None and found["plural"] == plural and str(request.method.value) == method
+            if watch is not None:
+                wanted = wanted and (request.params.get("watch") == "true") == watch
+            if request.id < first or not wanted or request.id in skipped:
+                return False
+            if len(skipped) < after and request.id not in chosen:
+                skipped.add(request.id)
+                return False
+            if len(chosen) < times:
+                chosen.add(request.id)
+            return request.id in chosen
+
+        self[is_next] << status  # type: ignore[operator]
+
     # --- Serving ---------------------------------------------------------------------------------------------------------
     async def _handle(self, request: Any) -> aiohttp.web.StreamResponse:
         if self.away:
@@ -210,7 +246,7 @@ class ApiServer(KubernetesScaffold):
             for event in [event for event in shelf.history if event.version > since]:
                 since = event.version
                 kind = event.kind
-                if not _selected(event.thing, namespace, params):
+                if kind != "BOOKMARK" and not _selected(event.thing, namespace, params):
                     continue
                 if shelf.silent:
                     continue

@@ -207,9 +207,11 @@ class Reflector:
         version = version_of(thing)
         if not version or kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
             raise Doubt(f"an event of type {kind} without a version")
-        if kind == "DELETED":
+        known = self.objects.get(key_of(thing))
+        outdated = known is not None and _later(version_of(known), version)  # we have written it since
+        if kind == "DELETED" and not outdated:
             self._drop(key_of(thing))
-        elif kind != "BOOKMARK":
+        elif kind in ("ADDED", "MODIFIED") and not outdated:
             self._store(thing)
         self._version = version
 
