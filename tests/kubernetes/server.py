@@ -69,6 +69,11 @@ class Event:
 
 
 @dataclass
+class Fault:
+    times: int  # in all; 0 is its end
+
+
+@dataclass
 class Shelf:
     """All objects of one kind, and what has happened to them."""
 
@@ -168,7 +173,7 @@ class ApiServer(KubernetesScaffold):
         after: int = 0,
     ) -> None:
         """Of the next requests of this kind, skipping `after`, so many are answered with `status`."""
-        first, skipped, chosen = len(self._requests), set[int](), set[int]()
+        first, skipped, chosen, fault = len(self._requests), set[int](), set[int](), Fault(times)
 
         def is_next(request: Any) -> bool:
             found = _PATH.fullmatch(request.url.path)
@@ -180,11 +185,12 @@ class ApiServer(KubernetesScaffold):
             if len(skipped) < after and request.id not in chosen:
                 skipped.add(request.id)
                 return False
-            if len(chosen) < times:
+            if len(chosen) < fault.times:
                 chosen.add(request.id)
             return request.id in chosen
 
         self[is_next] << status  # type: ignore[operator]
+        return fault
 
     # --- Serving ---------------------------------------------------------------------------------------------------------
     async def _handle(self, request: Any) -> aiohttp.web.StreamResponse:

@@ -1,0 +1,487 @@
+"""The driver while its cluster misbehaves: unknown is unknown, nothing runs twice, nothing is left, and each trouble has its reason."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apps.cluster.drivers.kubernetes import KubernetesCluster, names
+from apps.cluster.drivers.kubernetes.api import ClusterUnavailable
+from apps.cluster.specs import Observation, RunState, Volume
+from apps.core.errors import Conflict, InvalidInput, NeverFits, NotFound, Unavailable
+from apps.core.reason_texts import CATALOGUE
+from apps.core.share import GIB, GpuShare
+from tests.contract.watching import Watcher, facts
+from tests.kubernetes.machines import NODE, node
+from tests.kubernetes.place import QUICK, KubernetesPlace
+from tests.kubernetes.server import Manifest, Refused
+
+THIRD = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
+NAME = "w-a-1"
+
+
+@pytest.fixture(autouse=True)
+async def quickly_stale(place: KubernetesPlace) -> None:
+    place.timing = replace(QUICK, stale=0.3, request=1.0)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """For what tells nobody when it changes."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def until_seen(cluster: KubernetesCluster, uid: str, state: RunState) -> Observation:
+    """By asking: nobody is told of what is not known."""
+    async with asyncio.timeout(20):
+        while (seen := await cluster.get(uid)).state is not state:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        return seen
+
+
+def pod_of(place: KubernetesPlace, name: str = NAME) -> Manifest:
+    return place.server.one("pods", name)
+
+
+# --- The API server is away ----------------------------------------------------------------------------------------------
+async def test_while_the_server_is_away_everything_is_unknown_and_nothing_is_concluded(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    told = len(watch.seen)
+    place.server.away = True
+    await place.server.end_watches("pods")
+    seen = await until_seen(cluster, "a", RunState.UNKNOWN)
+    assert (seen.run, seen.reason) == (1, "cluster_unknown")
+    assert datetime.fromisoformat(seen.evidence["since"]) <= datetime.now(UTC)
+    assert [one.state for one in await cluster.list()] == [RunState.UNKNOWN]
+    for refused in (
+        cluster.apply(place.spec("b")),
+        cluster.delete("a", grace_seconds=1),
+        cluster.inventory(),
+        cluster.dial("a", "http"),
+        cluster.remove_volume("home-a"),
+    ):
+        with pytest.raises(Unavailable) as why:
+            await refused
+        assert why.value.code in CATALOGUE
+    assert watch.seen[told:] == []
+    place.server.away = False
+    await until_seen(cluster, "a", RunState.READY)
+    assert (await facts(cluster, "a"))["authorised"]
+    assert watch.states("a")[-1] is RunState.READY
+
+
+async def test_what_ended_while_the_server_was_away_is_seen_when_it_is_back(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    place.server.away = True
+    for kind in ("pods", "resourceclaims"):
+        await place.server.end_watches(kind)
+    await until(lambda: not cluster._started().watches.pods.fresh)
+    place.server.drop("pods", NAME)
+    place.server.forget("pods")
+    place.server.away = False
+    ended = await watch.until("a", RunState.EXITED)
+    assert ended.reason == "lost"
+
+
+async def test_a_driver_that_cannot_list_says_what_stands_in_the_way(place: KubernetesPlace) -> None:
+    place.timing = replace(place.timing, start=0.5)
+    fault = place.server.fail(403, "nodes", times=1000)
+    driver = place.cluster()
+    with pytest.raises(ClusterUnavailable, match="nodes: 403 Forbidden"):
+        await driver.start()
+    with pytest.raises(Unavailable):
+        await driver.apply(place.spec("a"))
+    await driver.close()
+    fault.times = 0
+
+
+# --- Creates -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("plural", "method"),
+    [("namespaces", "PATCH"), ("persistentvolumeclaims", "POST"), ("secrets", "POST"), ("resourceclaimtemplates", "POST"), ("pods", "POST")],
+)  # fmt: skip
+async def test_a_create_whose_answer_never_came_is_met_again(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher, plural: str, method: str
+) -> None:
+    place.machines.cards("h100")
+    once = iter([True])
+
+    async def done_and_never_answered(request: Any) -> Any:
+        await place.server._serve(request)
+        await asyncio.Event().wait()
+
+    def is_first(request: Any) -> bool:
+        wanted = str(request.method.value) == method and f"/{plural}" in request.url.path
+        return wanted and (request.id in hit or (next(once, False) and not hit.add(request.id)))  # type: ignore[func-returns-value]
+
+    hit = set[int]()
+    place.server[is_first] << done_and_never_answered
+    spec = place.spec("a", gpu=THIRD)
+    with pytest.raises(ClusterUnavailable):
+        await cluster.apply(spec)
+    await cluster.apply(spec)
+    await watch.until("a", RunState.READY)
+    assert (await facts(cluster, "a"))["authorised"]
+    for kind in ("pods", "secrets", "resourceclaimtemplates", "resourceclaims", "persistentvolumeclaims"):
+        assert len(place.server.all(kind)) == 1, kind
+
+
+async def test_an_object_of_somebody_else_under_our_name_is_in_the_way(
+    place: KubernetesPlace, cluster: KubernetesCluster
+) -> None:
+    await cluster.apply(place.spec("b"))
+    place.server.put("secrets", {"metadata": {"name": NAME, "namespace": "tessera-physics"}})
+    with pytest.raises(Conflict, match="belongs to somebody else"):
+        await cluster.apply(place.spec("a"))
+    assert all(one["metadata"]["name"] != NAME for one in place.server.all("pods"))
+
+
+async def test_a_namespace_of_somebody_else_is_not_taken(place: KubernetesPlace, cluster: KubernetesCluster) -> None:
+    place.server.put("namespaces", {"metadata": {"name": "tessera-physics", "labels": {"owner": "others"}}})
+    with pytest.raises(Conflict, match="does not belong to this portal"):
+        await cluster.apply(place.spec("a"))
+    assert place.server.all("networkpolicies") == []
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error", "code"),
+    [
+        (403, "pods is forbidden: exceeded quota: tessera", ClusterUnavailable, "cluster_quota"),
+        (403, 'pods is forbidden: User "x" cannot create', ClusterUnavailable, "cluster_forbidden"),
+        (403, 'pods "w-a-1" is forbidden: violates PodSecurity "restricted"', InvalidInput, "start_failed"),
+        (422, "Pod is invalid: spec.hostname", InvalidInput, "start_failed"),
+        (500, "etcdserver: request timed out", ClusterUnavailable, "cluster_unavailable"),
+    ],
+)
+async def test_each_refusal_has_its_code(
+    place: KubernetesPlace, cluster: KubernetesCluster, status: int, message: str, error: type[Exception], code: str
+) -> None:
+    place.server["post", lambda request: request.url.path.endswith("/pods")] << Refused(status, message)
+    with pytest.raises(error) as refused:
+        await cluster.apply(place.spec("a"))
+    assert refused.value.code == code  # type: ignore[attr-defined]
+    assert code in CATALOGUE
+    assert refused.value.evidence["problem"] == message  # type: ignore[attr-defined]
+
+
+async def test_a_busy_server_is_waited_for(place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher) -> None:
+    first = len(place.server._requests)
+    busy = iter(range(2))
+    hit = set[int]()
+
+    def is_next(request: Any) -> bool:
+        wanted = request.id >= first and str(request.method.value) == "POST"
+        if wanted and request.id not in hit and next(busy, None) is not None:
+            hit.add(request.id)
+        return request.id in hit
+
+    place.server[is_next] << 429 << {"Retry-After": "0"}
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    assert len(hit) == 2
+
+
+async def test_a_share_that_the_cluster_cannot_express_is_refused_before_anything_is_made(
+    place: KubernetesPlace,
+) -> None:
+    driver = place.cluster(adapter="hami")
+    await driver.start()
+    with pytest.raises(NeverFits) as refused:
+        await driver.apply(place.spec("a", gpu=replace(THIRD, compute=305)))
+    assert refused.value.evidence["nearest"]["compute"] == 310
+    assert place.server.calls == []
+    await driver.close()
+
+
+# --- Pods and nodes ------------------------------------------------------------------------------------------------------
+async def test_an_evicted_pod_ends_with_the_reason(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    evicted = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."}
+    place.server.patch("pods", NAME, {"status": evicted})
+    ended = await watch.until("a", RunState.EXITED)
+    assert (ended.reason, ended.cards, ended.evidence["node"]) == ("evicted", (), NODE)
+
+
+async def test_one_that_is_drained_away_ends_with_the_reason_when_it_is_gone(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drain"}
+    place.server.patch("pods", NAME, {"status": {"conditions": [condition]}})
+    place.server._begin_to_end(pod_of(place), 1)
+    await watch.until("a", RunState.STOPPING)
+    assert (await watch.until("a", RunState.EXITED)).reason == "evicted"
+
+
+async def test_on_a_silent_node_it_is_unknown_until_the_node_speaks_or_is_gone(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    place.server.put("nodes", node(ready=False))
+    unknown = await watch.until("a", RunState.UNKNOWN, "node_silent")
+    assert unknown.evidence["node"] == NODE
+    place.server.put("nodes", node())
+    await watch.until("a", RunState.READY)
+    place.server.put("nodes", node(ready=False))
+    place.server.drop("nodes", NODE)
+    await watch.until("a", RunState.UNKNOWN, "node_silent")
+    place.server.drop("pods", NAME)  # by the cluster's own collector
+    assert (await watch.until("a", RunState.EXITED)).reason == "node_gone"
+
+
+async def test_an_image_that_cannot_be_fetched_is_said(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    place.machines.images.clear()
+    await cluster.apply(place.spec("a"))
+    seen = await watch.until("a", RunState.PREPARING, "image_unavailable")
+    assert (seen.evidence["image"], "not found" in seen.evidence["problem"]) == ("contract", True)
+    await cluster.delete("a", grace_seconds=1)
+    await watch.until("a", RunState.EXITED)
+
+
+async def test_a_volume_that_does_not_bind_is_said(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    place.machines.schedules = False
+    await cluster.apply(place.spec("a"))
+    message = "pod has unbound immediate PersistentVolumeClaims"
+    unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    place.server.patch("pods", NAME, {"status": {"conditions": [unbound]}})
+    assert (await watch.until("a", RunState.WAITING, "volume_not_bound")).evidence == {"problem": message}
+
+
+async def test_a_claim_that_is_not_prepared_is_said(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    place.machines.cards("h100")
+    place.machines.prepares = False
+    await cluster.apply(place.spec("a", gpu=THIRD))
+    seen = await watch.until("a", RunState.PREPARING, "claim_not_prepared")
+    assert "not registered" in seen.evidence["problem"]
+    assert seen.cards == (f"GPU-{NODE}-0",)
+
+
+async def test_a_card_that_falls_ill_is_shown_and_comes_back(
+    place: KubernetesPlace, cluster: KubernetesCluster
+) -> None:
+    place.machines.cards("h100")
+    await until(lambda: cluster._started().world.cards())
+    slice_ = place.server.all("resourceslices")[0]
+    sick = {"key": "gpu.tessera.dev/unhealthy", "value": "xid_79", "effect": "NoSchedule"}
+    ill = {**slice_["spec"], "devices": [{**slice_["spec"]["devices"][0], "taints": [sick]}]}
+    place.server.put("resourceslices", {**slice_, "spec": ill})
+    await until(lambda: not cluster._started().world.cards()[0].healthy)
+    (card,) = (await cluster.inventory()).cards
+    assert card.health_reason == "xid_79"
+    place.server.put("resourceslices", {**slice_, "spec": slice_["spec"]})
+    await until(lambda: cluster._started().world.cards()[0].healthy)
+    place.server.drop("resourceslices", slice_["metadata"]["name"])
+    await until(lambda: not cluster._started().world.cards())
+    assert (await cluster.inventory()).cards == ()
+
+
+# --- Ends ----------------------------------------------------------------------------------------------------------------
+async def test_a_finalizer_that_does_not_go_is_said_and_nothing_is_taken_for_gone(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    place.server.patch("pods", NAME, {"metadata": {"finalizers": ["example.com/hold"]}})
+    await cluster.delete("a", grace_seconds=1)
+    stuck = await watch.until("a", RunState.STOPPING, "finalizer_stuck")
+    assert stuck.evidence["finalizers"] == ["example.com/hold"]
+    assert (await cluster.delete("a", grace_seconds=1)).state is RunState.STOPPING
+    place.server.drop("pods", NAME)
+    assert (await watch.until("a", RunState.EXITED)).reason == ""
+
+
+async def test_of_several_that_end_it_the_shortest_grace_counts(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a", "deaf"))
+    await watch.until("a", RunState.READY)
+    for grace, left in ((600, 600), (900, 600), (0, 1)):
+        await cluster.delete("a", grace_seconds=grace)
+        await until(lambda left=left: pod_of(place)["metadata"]["deletionGracePeriodSeconds"] == left)
+        await until(
+            lambda left=left: cluster._started().world.newest("a")["metadata"].get("deletionGracePeriodSeconds") == left
+        )
+    await watch.until("a", RunState.EXITED)
+
+
+async def test_a_later_run_begins_although_the_server_was_away_when_the_first_one_ended(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    place.server.fail(503, "secrets", method="POST", times=2)
+    await cluster.apply(place.spec("a", run=2))
+    await watch.until("a", RunState.READY, run=2)
+    assert [one["metadata"]["name"] for one in place.server.all("pods")] == ["w-a-2"]
+
+
+async def test_what_a_run_needed_goes_with_it(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    place.machines.cards("h100")
+    await cluster.apply(place.spec("a", gpu=THIRD))
+    await watch.until("a", RunState.READY)
+    await cluster.delete("a", grace_seconds=5)
+    await watch.until("a", RunState.EXITED)
+    for kind in ("secrets", "resourceclaimtemplates", "resourceclaims", "pods"):
+        await until(lambda kind=kind: place.server.all(kind) == [])
+    assert len(place.server.all("persistentvolumeclaims")) == 1
+
+
+async def test_what_a_killed_controller_left_is_swept_away_and_nothing_else(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    labels = pod_of(place)["metadata"]["labels"]
+    old = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    for name, made in (("w-b-1", old), ("w-c-1", datetime.now(UTC).isoformat())):
+        meta = {"name": name, "namespace": "tessera-physics", "creationTimestamp": made}
+        meta["labels"] = {**labels, names.WORKLOAD: name[2:3]}  # type: ignore[assignment]
+        place.server.put("secrets", {"metadata": meta})
+    place.server.patch("secrets", NAME, {"metadata": {"creationTimestamp": old}})
+    await cluster.close()
+    successor = place.cluster()
+    await successor.start()
+    await until(lambda: sorted(one["metadata"]["name"] for one in place.server.all("secrets")) == [NAME, "w-c-1"])
+    await successor.close()
+
+
+async def test_a_finished_pod_is_kept_for_its_output_and_not_for_ever(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a", "say", "2"))
+    await watch.until("a", RunState.EXITED)
+    await cluster.delete("a", grace_seconds=1)
+    assert "line 1" in (await cluster.logs("a")).text
+    await cluster.close()
+    place.timing = replace(place.timing, keep_finished=timedelta(seconds=-1))
+    successor = place.cluster()
+    await successor.start()
+    await until(lambda: place.server.all("pods") == [])
+    await successor.close()
+
+
+async def test_a_volume_is_removed_with_the_finished_pods_that_hold_it_back(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a", "say", "1"))
+    await watch.until("a", RunState.EXITED)
+    claim = place.server.all("persistentvolumeclaims")[0]["metadata"]["name"]
+    place.server.patch("persistentvolumeclaims", claim, {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}})
+    await until(lambda: cluster._started().world.volumes["tessera-physics", claim]["metadata"].get("finalizers"))
+    removing = asyncio.create_task(cluster.remove_volume("home-a"))
+    await until(lambda: place.server.all("pods") == [])
+    await until(lambda: place.server.one("persistentvolumeclaims", claim)["metadata"].get("deletionTimestamp"))
+    await until(lambda: cluster._started().world.volumes["tessera-physics", claim]["metadata"].get("deletionTimestamp"))
+    with pytest.raises(ClusterUnavailable, match="just being removed"):
+        await cluster.apply(place.spec("b", volumes=(Volume("home-a", "~"),)))
+    assert not removing.done()
+    place.server.drop("persistentvolumeclaims", claim)
+    await removing
+
+
+# --- Readers -------------------------------------------------------------------------------------------------------------
+async def test_a_reader_dials_the_run_that_is_there_now(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    reader = place.cluster()
+    with pytest.raises(NotFound):
+        await reader.dial("a", "http")
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    first = await reader.dial("a", "http")
+    await cluster.apply(place.spec("a", run=2))
+    await watch.until("a", RunState.READY, run=2)
+    second = await reader.dial("a", "http")
+    assert (first.host, first.headers) != (second.host, second.headers)
+    place.server.away = True
+    await place.server.end_watches("pods")
+    await until(lambda: not reader._dialler()._pods.fresh)
+    with pytest.raises(Unavailable):
+        await reader.dial("a", "http")
+    place.server.away = False
+    await until_seen(cluster, "a", RunState.READY)
+    await cluster.delete("a", grace_seconds=5)
+    await watch.until("a", RunState.EXITED)
+    with pytest.raises(NotFound):
+        await reader.dial("a", "http")
+    await reader.close()
+
+
+async def test_a_reader_explains_why_somebody_waits(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    place.machines.cards("h100")
+    await cluster.apply(place.spec("a", gpu=GpuShare(1, GIB, 1000, 1000)))
+    await watch.until("a", RunState.READY)
+    await cluster.apply(place.spec("b", gpu=THIRD))
+    started = await watch.until("b", RunState.WAITING, "waiting_card")
+    seen = await place.cluster().get("b")
+    assert (seen.state, seen.reason, seen.evidence) == (started.state, started.reason, started.evidence)
+    assert (await place.cluster().inventory()).cards == (await cluster.inventory()).cards
+
+
+async def test_that_it_answered_is_known_to_every_other_process(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    place.server.fail(503, "pods", method="PATCH")
+    await watch.until("a", RunState.READY)
+    await until(lambda: names.READY in pod_of(place)["metadata"]["annotations"])
+    assert (await place.cluster().get("a")).state is RunState.READY
+
+
+# --- Figures -------------------------------------------------------------------------------------------------------------
+async def test_an_agent_that_falls_silent_is_told_and_comes_back(
+    place: KubernetesPlace, cluster: KubernetesCluster
+) -> None:
+    async with place.cards():
+        batches = cluster.samples()
+        assert await anext(batches)
+        await place.machines.agent.stop()
+        await until(lambda: cluster._started().figures.silent)
+        assert "agents_silent" in (await cluster.inventory()).notes
+        place.machines.agent = type(place.machines.agent)(place.server)
+        await place.machines.agent.start()
+        assert await anext(batches)
+        assert "agents_silent" not in (await cluster.inventory()).notes
+
+
+async def test_the_agents_word_may_lie_in_a_file(place: KubernetesPlace, tmp_path: Any) -> None:
+    (tmp_path / "token").write_text("wrong\n")
+    driver = place.cluster(agent_token_file=str(tmp_path / "token"))
+    await driver.start()
+    async with place.cards():
+        await until(lambda: driver._started().figures.silent)
+        (tmp_path / "token").write_text("a-token-of-the-agents\n")
+        assert await anext(driver.samples())
+    await driver.close()
+
+
+async def test_the_operator_is_told_how_the_watches_are(place: KubernetesPlace, cluster: KubernetesCluster) -> None:
+    told = {one["kind"]: one for one in cluster.health()}
+    assert told["pods"]["fresh"]
+    assert told["pods"]["lists"] == 1
+    assert cluster.choice().reason == "slices_dra"
