@@ -1,14 +1,17 @@
 """An API server in the process: kmock's, with what the agent needs of a real one and kmock leaves out.
 
-Added: server-side apply makes what is missing, every change has a resource version, listings have one, and errors that a test
-scripts by number carry a `Status` object as a real server's do.
+Added: server-side apply makes what is missing, every change has a resource version, listings have one, a watch begins with what
+happened after the version that it names, and errors that a test scripts by number carry a `Status` object as a real server's do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,33 @@ NODE_UID = "11111111-2222-3333-4444-555555555555"
 Json = dict[str, Any]
 
 
+@dataclass
+class Journal:
+    """What happened to the objects of one resource, in the place of kmock's bus, which forgets."""
+
+    server: ApiServer
+    events: list[Json] = field(default_factory=list)
+    more: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def put(self, event: Json) -> None:
+        event = _copy(event)
+        if event["type"] == "DELETED":
+            self.server._stamp(event["object"])
+        async with self.more:
+            self.events.append(event)
+            self.more.notify_all()
+
+    async def after(self, version: int) -> AsyncIterator[Json]:
+        seen = 0
+        while True:
+            for event in self.events[seen:]:
+                seen += 1
+                if int(event["object"]["metadata"]["resourceVersion"]) > version:
+                    yield event
+            async with self.more:
+                await self.more.wait_for(lambda: len(self.events) > seen)  # noqa: B023
+
+
 @attrs.define(kw_only=True)
 class ApiServer(kmock.KubernetesEmulator):
     """Holds a node, and whatever a test puts in."""
@@ -34,6 +64,7 @@ class ApiServer(kmock.KubernetesEmulator):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        self._buses: Any = defaultdict(lambda: Journal(self))
         for resource in (SLICES, CLAIMS, NODES):
             self.resources[resource] = {}
         self.put(NODES, None, {"metadata": {"name": NODE, "uid": NODE_UID}})
@@ -48,8 +79,7 @@ class ApiServer(kmock.KubernetesEmulator):
 
     async def remove(self, resource: kmock.resource, name: str) -> None:
         found = self.objects[resource, None, name]
-        gone = _copy(found.raw)
-        self._stamp(gone)
+        gone = found.raw
         found.delete()
         await self._buses[resource].put({"type": "DELETED", "object": gone})
 
@@ -85,6 +115,11 @@ class ApiServer(kmock.KubernetesEmulator):
     async def _serve_list(self, request: kmock.Request) -> Any:
         found: Any = await super()._serve_list(request)
         return found | {"metadata": {"resourceVersion": str(self.version)}}
+
+    async def _serve_watch(self, request: kmock.Request) -> AsyncIterator[Any]:
+        yield b""
+        async for event in self._buses[request.resource].after(int(request.params["resourceVersion"])):
+            yield event
 
     def _present(self, key: Any) -> kmock.Object | None:
         return self.objects[key] if key in self.objects else None  # noqa: SIM401 - it has no `get`

@@ -159,3 +159,24 @@ def test_an_agent_without_root_cannot_give_files_to_another_account(root: Path) 
     finally:
         os.seteuid(agent)
     assert refusal.value.code == "not_root"
+
+
+def test_a_contained_claim_of_a_real_driver_has_empty_files_for_it(tmp_path: Path) -> None:
+    """They are what the container runtime mounts the driver's files over; a link would lead to the container's own files."""
+    part = Part(uuid="GPU-1", memory=1 << 30, compute=100, ceiling=100)
+    claim = Claim(name="c", parts=(part,), uid=os.geteuid(), gid=os.getegid(), contained=True)
+    for name in (CUDA, NVML):
+        (tmp_path / name).write_text("the library")
+    real = Libraries(shim=tmp_path, driver={CUDA: Path("/usr/lib/x"), NVML: Path("/usr/lib/y")}, sim_node=None)
+    folder = prepare.prepare(tmp_path, claim, [new_record(part)], real)
+    for name in (CUDA, NVML):
+        assert not (folder / "lib/driver" / name).is_symlink()
+        assert (folder / "lib/driver" / name).read_bytes() == b""
+    assert os.readlink(folder / "lib/claim") == "/run/tessera/claim"
+    assert prepare.adopt(folder) == claim
+
+
+def test_a_contained_claim_needs_no_open_folders(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    part = Part(uuid="GPU-1", memory=1 << 30, compute=100, ceiling=100)
+    prepare.check_account(tmp_path, Claim(name="c", parts=(part,), uid=os.geteuid(), gid=os.getegid(), contained=True))

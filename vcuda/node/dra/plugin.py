@@ -34,7 +34,7 @@ CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/
 _GONE: Final = ("claim_replaced", "not_allocated", "other_node")  # all else is not known, and not known is not gone
 _HEALTH_EVERY: Final = 10.0  # s; kubelet calls a device's health unknown after 30 s
 _LOOK: Final = 1.0
-_GRACE: Final = 2.0  # s for calls that run when we stop
+_GRACE: Final = 0.5  # s for calls that run when we stop; streams of health never end by themselves
 _SOCKET_PATH: Final = 107  # bytes, the kernel's limit
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,222 @@
+"""The agent's process as the DRA driver of a node: a real driver underneath, kubelet's calls, an API server in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.agent.conftest import BOUND, GIB, Agent, Site, running_agent, sim_tool
+from tests.agent.test_survival import refusal_of
+from tests.unit.node.apiserver import CLAIMS, SLICES, ApiServer, kubeconfig, resource_claim, result, running_api_server
+from tests.unit.node.dra.kubelet import Kubelet, kubelet
+from vcuda.node.proto import health_v1alpha1_pb2 as health
+
+TOKEN = "a-token"
+
+
+@dataclass
+class ClusterSite:
+    """`url` is the agent's address for what only reads."""
+
+    site: Site
+    server: ApiServer
+    agent: Agent
+    url: str
+
+    @property
+    def folder(self) -> Path:
+        return self.site.place
+
+    def claim(self, uid: str, **how: Any) -> tuple[str, str]:
+        self.server.put(CLAIMS, "tenant", resource_claim(uid, name=uid, **how))
+        return uid, uid
+
+    async def get(self, path: str, token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with aiohttp.ClientSession() as client, client.get(self.url + path, headers=headers) as response:
+            return response.status, await response.text()
+
+
+@pytest.fixture
+async def cluster(site: Site, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClusterSite]:
+    async with running_api_server() as server:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(server, site.place)))
+        (site.place / "token").write_text(f"{TOKEN}\n")
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            address = f"127.0.0.1:{found.getsockname()[1]}"
+        options: list[str | Path] = ["--sim-node", site.sim_node, "--kubernetes", "--node-name", "node-1"]
+        options += ["--kubelet-dir", site.place / "k", "--cdi-dir", site.place / "cdi"]
+        options += ["--listen", address, "--token-file", site.place / "token"]
+        async with running_agent(site.place, *options) as agent:
+            yield ClusterSite(site, server, agent, f"http://{address}")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(BOUND):
+        while not holds():  # noqa: ASYNC110 - what holds is in another process
+            await asyncio.sleep(0.02)
+
+
+async def test_the_cards_of_the_driver_are_the_devices_of_the_slice(cluster: ClusterSite) -> None:
+    await until(lambda: cluster.server.get_slice() is not None)
+    found = cluster.server.get_slice()
+    assert found is not None
+    devices = {device["name"]: device for device in found["spec"]["devices"]}
+    cards = (await cluster.agent.ask("GET", "/cards"))["cards"]
+    assert {name: device["attributes"]["uuid"]["string"] for name, device in devices.items()} == {
+        f"gpu-{card['index']}": card["uuid"] for card in cards
+    }
+    memory = devices["gpu-0"]["capacity"]["memory"]["value"]
+    assert memory == f"{cards[0]['memory'] // 1024**2}Mi"
+    assert devices["gpu-0"]["attributes"].keys() >= {
+        "model",
+        "architecture",
+        "driverVersion",
+        "cudaVersion",
+        "numaNode",
+    }
+    assert not any("taints" in device for device in devices.values())
+
+
+async def test_a_claim_is_prepared_with_limits_that_programs_will_meet(cluster: ClusterSite) -> None:
+    async with kubelet(cluster.folder / "k") as caller:
+        answers = await caller.prepare(
+            cluster.claim("claim-1"), cluster.claim("claim-2", results=[result("gpu-1", memory="1Gi", compute="100")])
+        )
+        assert {uid: answer.error for uid, answer in answers.items()} == {"claim-1": "", "claim-2": ""}
+        claim = await cluster.agent.ask("GET", "/claims/claim-1")
+        assert (claim["devices"][0]["memory"], claim["devices"][0]["compute"]) == (8 * GIB, 300)
+        assert (cluster.agent.state / "claims").stat().st_mode & 0o077 == 0
+        health = await cluster.agent.ask("GET", "/healthz")
+        assert health["kubernetes"]["registered"]
+        assert await caller.unprepare(("claim-1", "claim-1"), ("claim-2", "claim-2")) == {"claim-1": "", "claim-2": ""}
+    assert (await cluster.agent.ask("GET", "/claims"))["claims"] == []
+
+
+async def test_over_the_network_one_can_read_with_the_token_and_nothing_else(cluster: ClusterSite) -> None:
+    for path in ("/cards", "/claims", "/claims/none", "/samples"):
+        assert (await cluster.get(path))[0] == 401
+        assert (await cluster.get(path, "another"))[0] == 401
+    assert (await cluster.get("/cards", TOKEN))[0] == 200
+    assert (await cluster.get("/claims", TOKEN))[0] == 200
+    for path in ("/healthz", "/metrics"):
+        assert (await cluster.get(path))[0] == 200
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+        for method in ("PUT", "PATCH", "DELETE"):
+            async with client.request(method, f"{cluster.url}/claims/a", json={}) as response:
+                assert response.status == 405
+        async with client.get(f"{cluster.url}/samples") as response:
+            assert (await response.content.readline()).startswith(b'[{"subject": "card:GPU-')
+
+
+async def test_a_new_token_counts_at_once_and_without_one_nobody_reads(cluster: ClusterSite) -> None:
+    (cluster.folder / "token").write_text("new")
+    assert (await cluster.get("/cards", TOKEN))[0] == 401
+    assert (await cluster.get("/cards", "new"))[0] == 200
+    (cluster.folder / "token").write_text("\n")
+    assert (await cluster.get("/cards", ""))[0] == 401
+    (cluster.folder / "token").unlink()
+    assert (await cluster.get("/cards", "new"))[0] == 401
+    assert (await cluster.get("/metrics"))[0] == 200
+
+
+async def test_metrics_name_each_claim(cluster: ClusterSite) -> None:
+    async with kubelet(cluster.folder / "k") as caller:
+        await caller.prepare(cluster.claim("claim-1"))
+    await cluster.agent.whole_second()
+    _, text = await cluster.get("/metrics")
+    card = (await cluster.agent.card("H100"))["uuid"]
+    name = f'tessera_claim_memory_limit_bytes{{card="{card}",claim="claim-1"}} '
+    (value,) = [line.removeprefix(name) for line in text.splitlines() if line.startswith(name)]
+    assert float(value) == 8 * GIB
+
+
+async def test_a_sick_card_is_tainted_and_kubelet_hears_of_it(cluster: ClusterSite) -> None:
+    def effects() -> list[str]:
+        found = cluster.server.get_slice() or {"spec": {"devices": []}}
+        return [taint["effect"] for device in found["spec"]["devices"] for taint in device.get("taints", ())]
+
+    async with kubelet(cluster.folder / "k") as caller:
+        states = aiter(caller.health.NodeWatchResources(health.NodeWatchResourcesRequest()))
+        assert {device.health for device in (await anext(states)).devices} == {health.HEALTHY}
+        sim_tool("fault", cluster.site.sim_node, "card", "0", "lost", "--xid", "0")
+        await until(lambda: effects() == ["NoExecute"])
+        sick = await anext(states)
+        assert [(d.device.device_name, d.message) for d in sick.devices if d.health == health.UNHEALTHY] == [
+            ("gpu-0", "gpu_lost")
+        ]
+        sim_tool("fault", cluster.site.sim_node, "card", "0", "healthy")
+        await until(lambda: effects() == [])
+
+
+async def test_it_stays_small(cluster: ClusterSite) -> None:
+    async with kubelet(cluster.folder / "k") as caller:
+        took = await _often(caller, cluster, 100)
+    await cluster.agent.whole_second()
+    rss = rss_mib(cluster.agent.process.pid)
+    print(f"RSS {rss:.0f} MiB after 100 claims; prepare in the median {took * 1000:.1f} ms")
+    assert rss < 100
+
+
+def rss_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+async def _often(caller: Kubelet, cluster: ClusterSite, count: int) -> float:
+    times = []
+    for number in range(count):
+        claim = cluster.claim(f"claim-{number}")
+        times.append(await _timed(caller.prepare(claim)))
+        assert await caller.unprepare(claim) == {claim[0]: ""}
+    return sorted(times)[count // 2]
+
+
+async def _timed(call: Awaitable[Any]) -> float:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await call
+    return loop.time() - began
+
+
+async def test_without_a_way_to_the_api_server_it_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    options: list[str | Path] = [
+        "--state",
+        site.place / "state",
+        "--socket",
+        site.place / "a.sock",
+        "--sim-node",
+        site.sim_node,
+    ]
+    said = await refusal_of(
+        *options, "--kubernetes", "--node-name", "n", "--kubelet-dir", site.place, "--cdi-dir", site.place
+    )
+    assert "KUBECONFIG" in said
+
+
+async def test_an_api_server_that_comes_later_is_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_api_server() as server:
+        path = kubeconfig(server, site.place)
+        path.write_text(path.read_text().replace(f":{server.url.port}", f":{_closed_port()}"))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        options: list[str | Path] = ["--sim-node", site.sim_node, "--kubernetes", "--node-name", "node-1"]
+        options += ["--kubelet-dir", site.place / "k", "--cdi-dir", site.place / "cdi"]
+        async with running_agent(site.place, *options) as agent, kubelet(site.place / "k") as caller:
+            answer = (await caller.prepare(("u", "u")))["u"]
+            assert "does not answer" in answer.error
+            assert (await agent.ask("GET", "/healthz"))["kubernetes"] == {"registered": True, "published": False}
+        assert server.asked("list", SLICES) == []
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+    return port
