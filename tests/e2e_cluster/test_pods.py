@@ -28,8 +28,19 @@ def phase(api: Api, experiment: str) -> str:
 
 
 def ready(api: Api, *experiments: str) -> None:
-    for experiment in experiments:
-        until(lambda e=experiment: phase(api, e) == "ready", f"{experiment} ready")  # type: ignore[misc]
+    waiting = list(experiments)
+
+    def all_ready() -> bool:
+        waiting[:] = [experiment for experiment in waiting if phase(api, experiment) != "ready"]
+        return not waiting
+
+    try:
+        until(all_ready, "all ready")
+    except AssertionError:
+        told = [api.get(f"/experiments/{experiment}") for experiment in waiting]
+        raise AssertionError(
+            [(one["name"], one["phase"], one["explanation"]["text"], one["observed_at"]) for one in told]
+        ) from None
 
 
 def pods(cluster: Cluster) -> dict[str, dict[str, Any]]:
