@@ -1,4 +1,4 @@
-"""The node agent as a process of this machine, for the node of a test cluster."""
+"""The node agent of a test cluster's node: as a process of this machine, or as the shipped manifests run it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.cluster import install
 from tests.cluster.cluster import Cluster
 from tests.cluster.parts import PROJECT
 from tests.cluster.pods import eventually
@@ -29,19 +31,96 @@ sys.exit(main(sys.argv[3:]))
 _LIBRARIES: Final = PROJECT / "build" / "vcuda"
 
 
-class NodeAgent:
+class Reader:
+    """What an agent tells over the network."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.state = cluster.layout.node_folder
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def token(self) -> str:
+        raise NotImplementedError
+
+    def ready(self) -> bool:
+        """kubelet knows it, and its cards are published."""
+        try:
+            state = self.ask("/healthz", token=False)["kubernetes"]
+        except OSError:
+            return False
+        return bool(state["registered"] and state["published"])
+
+    def ensure(self) -> None:
+        """That it runs."""
+        eventually(self.ready)
+
+    def ask(self, path: str, *, token: bool = True) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"} if token else {}
+        request = urllib.request.Request(f"{self.url}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as response:
+            text = response.read().decode()
+        return json.loads(text) if response.headers.get_content_type() == "application/json" else text
+
+    def claims(self) -> dict[str, dict[str, Any]]:
+        return {claim["name"]: claim for claim in self.ask("/claims")["claims"]}
+
+    def samples(self, seconds: int) -> list[dict[str, dict[str, Any]]]:
+        """By subject, of so many whole seconds from now on."""
+        request = urllib.request.Request(f"{self.url}/samples", headers={"Authorization": f"Bearer {self.token}"})
+        with urllib.request.urlopen(request, timeout=10) as response:
+            lines = [json.loads(response.readline()) for _ in range(seconds + 2)]
+        return [{sample["subject"]: sample for sample in line} for line in lines[2:]]
+
+
+class PodAgent(Reader):
+    """The pod of the shipped DaemonSet."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{install.agent_pod(self._cluster)['status']['podIP']}:9400"
+
+    @property
+    def token(self) -> str:
+        return install.token(self._cluster)
+
+    def ready(self) -> bool:
+        pod = install.agent_pod(self._cluster)
+        return bool(pod.get("status", {}).get("podIP")) and super().ready()
+
+    def kill(self) -> None:
+        """The container's first process, on the machine."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    @property
+    def pid(self) -> int:
+        uid = install.agent_pod(self._cluster)["metadata"]["uid"]
+        return process_in_pod(uid, b"vcuda.node")
+
+
+class NodeAgent(Reader):
     """Again after its end: a restart on the same state."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._folder = folder
         self._token = folder / "token"
         self._token.write_text(secrets.token_hex(16))
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "agent.log"
-        self.state = cluster.layout.node_folder
         self.trigger = folder / "armed"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def token(self) -> str:
+        return self._token.read_text()
 
     def start(self, *, dies_at: int = 0) -> None:
         """`dies_at`: killed just before that change of the file system, counted from the moment at which `trigger` exists."""
@@ -66,17 +145,10 @@ class NodeAgent:
         assert self._process
         return self._process.pid
 
-    def ready(self) -> bool:
-        """kubelet knows it, and its cards are published."""
-        try:
-            state = self.ask("/healthz", token=False)["kubernetes"]
-        except OSError:
-            return False
-        return bool(state["registered"] and state["published"])
-
     def ensure(self) -> None:
         if not self.alive:
             self.start()
+        super().ensure()
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -89,29 +161,6 @@ class NodeAgent:
         assert self._process
         assert self._process.wait(60) == -signal.SIGKILL
 
-    def ask(self, path: str, *, token: bool = True) -> Any:
-        headers = {"Authorization": f"Bearer {self._token.read_text()}"} if token else {}
-        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", headers=headers)
-        with urllib.request.urlopen(request, timeout=10) as response:
-            text = response.read().decode()
-        return json.loads(text) if response.headers.get_content_type() == "application/json" else text
-
-    def claims(self) -> dict[str, dict[str, Any]]:
-        return {claim["name"]: claim for claim in self.ask("/claims")["claims"]}
-
-    def samples(self, seconds: int) -> list[dict[str, dict[str, Any]]]:
-        """By subject, of so many whole seconds from now on."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self._port}/samples", headers={"Authorization": f"Bearer {self._token.read_text()}"}
-        )
-        with urllib.request.urlopen(request, timeout=10) as response:
-            lines = [json.loads(response.readline()) for _ in range(seconds + 2)]
-        return [{sample["subject"]: sample for sample in line} for line in lines[2:]]
-
-    def rss_mib(self) -> float:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
     def _end(self, number: signal.Signals) -> None:
         if self._process and self._process.poll() is None:
             self._process.send_signal(number)
@@ -119,6 +168,20 @@ class NodeAgent:
 
     def _last_words(self) -> str:
         return "\n".join(self.log.read_text().splitlines()[-20:])
+
+
+def rss_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def process_in_pod(uid: str, words: bytes) -> int:
+    """This machine's number of the first process of a pod whose command line has `words`."""
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        with suppress(OSError):
+            if uid in (folder / "cgroup").read_text().replace("_", "-") and words in (folder / "cmdline").read_bytes():
+                return int(folder.name)
+    raise AssertionError(f"no process of pod {uid} runs {words!r}")
 
 
 def _free_port() -> int:

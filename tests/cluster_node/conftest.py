@@ -15,7 +15,7 @@ from tests.cluster.fixtures import machine_for_a_node as machine_for_a_node
 from tests.cluster.parts import PROJECT
 from tests.cluster.pods import eventually
 from tests.cluster_node import python_image
-from tests.cluster_node.agent import NodeAgent
+from tests.cluster_node.agent import NodeAgent, Reader
 from tests.cluster_node.workloads import Tenant
 
 
@@ -42,14 +42,13 @@ def session_agent(prepared: Cluster) -> Iterator[NodeAgent]:
 
 @pytest.fixture
 def agent(session_agent: NodeAgent) -> NodeAgent:
-    """Runs when the test begins, whatever the one before did to it."""
+    """Runs when the test begins, whatever the one before did to it. A module may have one of its own."""
     session_agent.ensure()
-    eventually(session_agent.ready)
     return session_agent
 
 
 @pytest.fixture
-def tenant(agent: NodeAgent, prepared: Cluster) -> Iterator[Tenant]:
+def tenant(agent: Reader, prepared: Cluster) -> Iterator[Tenant]:
     """Gone after the test, and with it every claim on the node: nothing is left in the agent's folder or among the CDI files."""
     name = f"node-{secrets.token_hex(4)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.pods import eventually
-from tests.cluster_node.agent import NodeAgent
+from tests.cluster_node.agent import NodeAgent, rss_mib
 from tests.cluster_node.workloads import GIB, Tenant, host_pid
 
 MS = 1_000_000  # ns
@@ -165,8 +165,8 @@ def test_six_of_seven_pods_run_and_the_seventh_starts_when_one_ends(tenant: Tena
     assert sorted(by_device) == ["gpu-0"] * 3 + ["gpu-1"] * 3
     assert len(agent.claims()) == 6
     agent.samples(1)
-    print(f"RSS of the agent with six claims: {agent.rss_mib():.0f} MiB")
-    assert agent.rss_mib() < 100
+    print(f"RSS of the agent with six claims: {rss_mib(agent.pid):.0f} MiB")
+    assert rss_mib(agent.pid) < 100
     tenant.delete(next(pod for pod in pods if pod != waiting))
     tenant.running(waiting)
     with tenant.program(waiting) as program:
