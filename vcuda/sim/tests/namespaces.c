@@ -47,7 +47,7 @@ static void begin_namespace(int index) {
   CHECK(unshare(CLONE_NEWPID) == 0);
   inside = begin_child(contained, index);
   EQUAL(write(told[1], &inside, sizeof inside), sizeof inside);
-  exit(end_child(inside));
+  _exit(end_child(inside)); /* the leak checker cannot work in a process whose children live elsewhere */
 }
 
 static pid_t begin_contained(int index, pid_t *outer) {
