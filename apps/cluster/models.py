@@ -12,6 +12,7 @@ class Site(models.Model):
     driver = models.CharField(max_length=32)
     isolation = models.CharField(max_length=32)
     notes = models.JSONField(default=list)
+    slicing = models.JSONField(default=dict)  # of `specs.Slicing`; empty where there is one way only
     cpu_milli = models.PositiveBigIntegerField(default=0)
     ram = models.PositiveBigIntegerField(default=0)
     observed_at = models.DateTimeField()

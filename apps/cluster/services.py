@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from apps.cluster.models import Gpu, Site
 from apps.cluster.protocol import Cluster
-from apps.cluster.specs import Card, Inventory
+from apps.cluster.specs import Card, Inventory, Slicing
 from apps.core import bells
 
 
@@ -90,6 +90,7 @@ def _mirror_site(inventory: Inventory) -> bool:
         "driver": inventory.driver,
         "isolation": inventory.isolation,
         "notes": list(inventory.notes),
+        "slicing": _plain(inventory.slicing) if inventory.slicing else {},
         "cpu_milli": inventory.cpu_milli,
         "ram": inventory.ram,
     }
@@ -98,6 +99,16 @@ def _mirror_site(inventory: Inventory) -> bool:
         force_insert=known is None, force_update=known is not None
     )
     return known is None or _differs(known, fields)
+
+
+def _plain(slicing: Slicing) -> dict[str, Any]:
+    """As the database gives it back, so that it is not taken for a change."""
+    return {
+        "adapter": slicing.adapter,
+        "reason": slicing.reason,
+        "evidence": dict(slicing.evidence),
+        "cannot": list(slicing.cannot),
+    }
 
 
 def _fields(card: Card) -> dict[str, Any]:

@@ -129,6 +129,16 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
+class Slicing:
+    """How cards are cut where there is more than one way: `reason` and `cannot` are codes of the catalogue."""
+
+    adapter: str
+    reason: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    cannot: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """Everything that the driver knows about its machines at `observed_at`. `isolation` tells the operator how runs are kept apart."""
 
@@ -139,6 +149,7 @@ class Inventory:
     ram: int
     isolation: str  # reason code: "accounts_per_tenant" or "single_account"
     notes: tuple[str, ...] = ()
+    slicing: Slicing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ from django.utils.translation import gettext as _
 
 from apps.audit.context import Actor
 from apps.cluster import selectors as cluster
-from apps.cluster.models import Gpu
+from apps.cluster.models import Gpu, Site
 from apps.core import clock
 from apps.core.reasons import explain
 from apps.dashboard.card_views import CardView, cards_for
 from apps.dashboard.lists import Filters
 from apps.dashboard.live.frames import Part, part
 from apps.dashboard.quota_views import quota_lines
+from apps.dashboard.slicing import slicing_of
 from apps.dashboard.steps import steps_of
 from apps.dashboard.workload_views import needing, views_of
 from apps.quotas import selectors as quotas
@@ -109,14 +110,26 @@ def tenant_parts(actor: Actor, tenant: Tenant) -> dict[str, Part]:
     }
 
 
+def _notes(site: Site, actor: Actor) -> list[str]:
+    """How cards are cut is told to operators, in a place of its own; everybody else is told only what it keeps them from."""
+    slicing = site.slicing
+    told = {slicing.get("reason"), *(slicing.get("cannot") or ())}
+    if not actor.is_operator:
+        told -= set(slicing.get("cannot") or ())
+    return [note if " " in note else explain(note).text for note in site.notes if note not in told]
+
+
 def cluster_parts(actor: Actor) -> dict[str, Part]:
     site = cluster.site()
     age = (clock.now() - site.observed_at).total_seconds() if site else None
+    slicing = slicing_of(site)
     context = {
         "site": site,
+        "operator": actor.is_operator,
+        "slicing": slicing if actor.is_operator else None,
         "unknown": age is not None and age > workloads.STALE_AFTER.total_seconds(),
         "isolation": explain(site.isolation) if site else None,
-        "notes": [note if " " in note else explain(note).text for note in site.notes] if site else [],
+        "notes": _notes(site, actor) if site else [],
         "cards": cards_for(actor),
         "nothing": _("No GPU was found here.") if site else "",
     }
