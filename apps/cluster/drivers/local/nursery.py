@@ -23,7 +23,9 @@ class Nursery:
         with theirs:
             arguments = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parent), str(theirs.fileno())]
             stays_open = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), theirs.fileno())]
-            self._pid = os.posix_spawn(sys.executable, arguments, {"LANG": "C.UTF-8"}, file_actions=stays_open, setsid=True)
+            self._pid = os.posix_spawn(
+                sys.executable, arguments, {"LANG": "C.UTF-8"}, file_actions=stays_open, setsid=True
+            )
         self._orders = ours
 
     def runner(self, folder: Path, descriptors: Sequence[int]) -> None:

@@ -50,4 +50,3 @@ def _lay_out(descriptors: list[int]) -> None:
         os.dup2(fd, target)
     os.closerange(3, FIRST_SOCKET)
     os.closerange(targets[-1] + 1 if len(targets) > 3 else FIRST_SOCKET, os.sysconf("SC_OPEN_MAX"))
-
