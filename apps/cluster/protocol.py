@@ -3,9 +3,10 @@
 Every call may raise `core.errors.Unavailable`: then nothing is known, and nothing may be concluded. All calls are idempotent.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
+from apps.cluster.differences import Difference, Row
 from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunSpec, Sample
 
 
@@ -47,3 +48,45 @@ class Cluster(Protocol):
 
     async def remove_volume(self, name: str) -> None:
         """Delete a volume and all in it. Missing is success."""
+
+
+class Comparer(Protocol):
+    """Of a driver whose cluster others can change too: looks at everything there once, for an operator."""
+
+    async def look(self) -> Any:
+        """What is there now; only for the other calls."""
+
+    def workloads(self, seen: Any) -> set[str]:
+        """Those that have anything there."""
+
+    def differences(self, rows: Iterable[Row], seen: Any) -> Sequence[Difference]:
+        """Where the ledger and the cluster do not agree."""
+
+    def spec(self, seen: Any, uid: str) -> RunSpec | None:
+        """What its newest run was made from, where it is said readably."""
+
+    async def remove(self, seen: Any, difference: Difference) -> None:
+        """The objects of this difference, if they still are those that were seen."""
+
+
+class Terminal(Protocol):
+    """A program in a running workload, with a screen."""
+
+    exit_code: int | None  # once `output` has ended; None where the connection broke
+
+    async def write(self, content: bytes) -> None: ...
+
+    async def resize(self, columns: int, rows: int) -> None: ...
+
+    def output(self) -> AsyncIterator[bytes]:
+        """What the program writes, until it ends."""
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Terminals(Protocol):
+    """Of a driver that can start one more program in a running workload."""
+
+    async def exec(self, uid: str, command: Sequence[str], *, tty: bool = True) -> Terminal:
+        """Whoever opens it closes it. Raises NotFound where nothing runs."""

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from apps.cluster.models import Gpu, Site
-from apps.cluster.protocol import Cluster
+from apps.cluster.protocol import Cluster, Comparer, Terminals
 from apps.cluster.specs import Card, Inventory, Slicing
 from apps.core import bells
 
@@ -59,6 +59,18 @@ def _kubernetes() -> Cluster:
 def reader() -> Cluster:
     """One per process, never started: only for logs, dial, get and inventory."""
     return connect()
+
+
+def comparer() -> Comparer | None:
+    """None where the driver's own records are all that there is."""
+    made = getattr(reader(), "comparer", None)
+    return made() if made is not None else None
+
+
+def terminals() -> Terminals | None:
+    """None where the driver offers none."""
+    found = reader()
+    return found if isinstance(found, Terminals) else None
 
 
 @transaction.atomic

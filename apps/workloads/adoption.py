@@ -1,13 +1,14 @@
 """Makes rows again from what the cluster runs, when the portal's database was lost. Nothing that runs is touched.
 
 Only a database without any workload takes them in by itself: in every other one, a run without a row may belong to a database that
-will be restored, or to something that was deleted on purpose.
+will be restored, or to something that was deleted on purpose. There an operator decides, one by one.
 """
 
 from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.audit import services as audit
@@ -15,6 +16,7 @@ from apps.audit.context import Actor
 from apps.catalog.models import Environment
 from apps.cluster.specs import RunSpec
 from apps.core import clock, ids
+from apps.core.errors import Conflict, NotPermitted
 from apps.quotas import services as quotas
 from apps.tenants.models import Tenant
 from apps.workloads import kinds
@@ -38,6 +40,24 @@ def adopt(fence: Fence, spec: RunSpec) -> Workload | None:
     The claim is written whatever the quota says: what runs holds. The next reconciliation sees how far the run is.
     """
     fence.check()
+    return _take_in(spec, SYSTEM)
+
+
+@transaction.atomic
+def adopt_one(*, actor: Actor, spec: RunSpec, reason: str = "") -> Workload:
+    """An operator takes in one run that has no row, also where the database has others.
+
+    It needs no lease: a controller writes rows that are there, and two that insert this one meet at its key.
+    """
+    if not actor.is_operator:
+        raise NotPermitted(_("Only operators take in what runs without a row."))
+    made = _take_in(spec, actor, reason)
+    if made is None:
+        raise Conflict(_("“%(name)s” is known already, or of no kind that this portal knows.") % {"name": spec.name})
+    return made
+
+
+def _take_in(spec: RunSpec, actor: Actor, reason: str = "") -> Workload | None:
     uid = _uuid(spec.uid)
     if uid is None or not kinds.is_known(spec.kind) or Workload.objects.filter(id=uid).exists():
         return None
@@ -56,13 +76,14 @@ def adopt(fence: Fence, spec: RunSpec) -> Workload | None:
         owner_id=workload.owner_id,
         resources=spec.resources,
     )
-    _record(workload, now)
+    _record(workload, now, actor, reason)
     return workload
 
 
-def _record(workload: Workload, now: datetime) -> None:
+def _record(workload: Workload, now: datetime, actor: Actor, reason: str) -> None:
     after = {"name": workload.name, "owner": workload.owner.username, "run": workload.run, "at": now.isoformat()}
-    audit.record(actor=SYSTEM, verb=f"{workload.kind}.adopt", target=workload, tenant=workload.tenant_id, after=after)
+    verb, tenant = f"{workload.kind}.adopt", workload.tenant_id
+    audit.record(actor=actor, verb=verb, target=workload, tenant=tenant, after=after, reason=reason)
 
 
 def _owner(spec: RunSpec) -> User:
@@ -88,7 +109,7 @@ def _tenant(spec: RunSpec) -> Tenant:
 def _environment(spec: RunSpec) -> Environment:
     """By its slug; made as one that cannot be chosen where there is none."""
     slug = spec.labels.get("environment") or "adopted"
-    made, _new = Environment.objects.get_or_create(
+    made, _made_now = Environment.objects.get_or_create(
         slug=slug, defaults={"name": slug, "kind": spec.kind, "key": spec.environment, "is_active": False}
     )
     return made

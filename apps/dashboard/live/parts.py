@@ -125,7 +125,6 @@ def cluster_parts(actor: Actor) -> dict[str, Part]:
     slicing = slicing_of(site)
     context = {
         "site": site,
-        "operator": actor.is_operator,
         "slicing": slicing if actor.is_operator else None,
         "unknown": age is not None and age > workloads.STALE_AFTER.total_seconds(),
         "isolation": explain(site.isolation) if site else None,

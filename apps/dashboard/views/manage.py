@@ -32,7 +32,8 @@ _BULK = 200  # stopped at once
 @require_GET
 @page
 def cluster(request: HttpRequest, actor: Actor) -> HttpResponse:
-    return render(request, "cluster.html", {"topic": "cluster:", "parts": parts.cluster_parts(actor)})
+    context = {"topic": "cluster:", "parts": parts.cluster_parts(actor), "operator": actor.is_operator}
+    return render(request, "cluster.html", context)
 
 
 def _managed(actor: Actor) -> QuerySet[Tenant]:

@@ -14,6 +14,7 @@ import structlog
 
 from apps.cluster.drivers.kubernetes.adapters import Choice
 from apps.cluster.drivers.kubernetes.api import ApiError, ClusterUnavailable, Connection
+from apps.cluster.drivers.kubernetes.comparing import Comparer
 from apps.cluster.drivers.kubernetes.logs import Logs
 from apps.cluster.drivers.kubernetes.making import refusal
 from apps.cluster.drivers.kubernetes.reading import Dialler, Reader
@@ -162,6 +163,10 @@ class KubernetesCluster:
             raise
         terminal.owns(stack)
         return terminal
+
+    def comparer(self) -> Comparer:
+        """Works in a driver that was not started too."""
+        return Comparer(self._reader, self._choices.rules)
 
     def choice(self) -> Choice:
         """How cards are cut here, and why: for the operator."""
