@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,7 @@ def main() -> int:
     parser.add_argument("name", nargs="?", default="kubernetes", help="only figures whose name begins so")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # take portal and cluster down, too
     with suppress(PermissionError):
         os.nice(-5)  # others work on this machine; the cluster and the portal inherit it
     kept = True

@@ -11,8 +11,9 @@ import urllib.error
 import urllib.request
 from typing import Any, Final
 
+from tests.bench.kubernetes.connection import Connected
 from tests.bench.kubernetes.rig import NAMESPACE
-from tests.cluster.api import Api, Refused
+from tests.cluster.api import Refused
 
 _CORE: Final = f"/api/v1/namespaces/{NAMESPACE}"
 TEMPLATES: Final = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaimtemplates"
@@ -24,7 +25,7 @@ _PAUSE: Final = 0.02  # s between two attempts to connect
 class Pattern:
     """Of one run of the portal: pod, claim template, volume claim and secret."""
 
-    def __init__(self, api: Api, workload: str) -> None:
+    def __init__(self, api: Connected, workload: str) -> None:
         pod = api.get(f"{_CORE}/pods", labelSelector=f"tessera.dev/workload={workload}")["items"][0]
         self._api = api
         self._pod: dict[str, Any] = _stripped(pod)
@@ -94,10 +95,11 @@ class Pattern:
         watch = threading.Thread(target=self._address, args=(name, address, watching), daemon=True)
         watch.start()
         watching.wait()
-        began = time.monotonic()
-        for home in self._homes.values():
-            self._make(f"{_CORE}/persistentvolumeclaims", home | {"metadata": {"name": name}})
-        self._api.post(f"{_CORE}/pods", pod)
+        with self._api.kept() as post:  # connected before it counts, as the portal is
+            began = time.monotonic()
+            for home in self._homes.values():
+                post(f"{_CORE}/persistentvolumeclaims", home | {"metadata": {"name": name}})
+            post(f"{_CORE}/pods", pod)
         watch.join(120)
         port = pod["spec"]["containers"][0]["ports"][0]["containerPort"]
         _answered(f"http://{address[0]}:{port}/api/status", began + 120)

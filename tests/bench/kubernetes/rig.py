@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -100,6 +101,7 @@ def rig(options: Options, **settings: str) -> Iterator[Rig]:
         if options.real:
             images.provide(cluster, "notebook")
             install(cluster)
+            _hold_address(cluster.layout.bridge)
         else:
             rights = PROJECT / "deploy" / "kubernetes" / "base" / "portal-rights.yaml"
             cluster.kubectl("apply", "--server-side", f"--filename={rights}")
@@ -126,6 +128,12 @@ def rig(options: Options, **settings: str) -> Iterator[Rig]:
         finally:
             product.discard()
             cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false", check=False)
+
+
+def _hold_address(bridge: str) -> None:
+    """A bridge takes the lowest address of its ports: with each pod it may change, and then the other pods reach nobody for seconds."""
+    address = Path("/sys/class/net", bridge, "address").read_text().strip()
+    subprocess.run(["ip", "link", "set", "dev", bridge, "address", address], check=True)
 
 
 def _kubeconfig(cluster: Cluster, folder: Path) -> Path:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from apps.cluster.drivers.kubernetes import encoding
 from tests.bench.kubernetes import crowd
 from tests.bench.kubernetes.bare import TEMPLATES, Pattern
+from tests.bench.kubernetes.connection import Connected
 from tests.bench.kubernetes.observer import Observer
 from tests.bench.kubernetes.rig import GIB, NAMESPACE, Rig, load, rig, until
 from tests.cluster.cluster import Options
@@ -90,7 +91,7 @@ def creates() -> list[Figure]:
         volumes(made, 3 * PODS + 20)
         (first,) = asyncio.run(crowd.ask(made.apis, ASKED, 1))
         until(lambda: bool(observer.seen().bound), "the first pod has its place")
-        pattern = Pattern(made.cluster.api, first.id)
+        pattern = Pattern(Connected(made.cluster.kubeconfig), first.id)
         before = _by_hand(made, observer, pattern, "before")
         ours, posted = _through_the_portal(made, observer)
         after = _by_hand(made, observer, pattern, "after")

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, Final
 
 from tests.bench.kubernetes.bare import Pattern
+from tests.bench.kubernetes.connection import Connected
 from tests.bench.kubernetes.rig import GIB, Rig, load, rig, until
 from tests.cluster.cluster import Options
 from tests.product import Api
@@ -91,7 +92,7 @@ def _in_turns(made: Rig) -> list[Figure]:
 def _pattern(made: Rig, asked: dict[str, Any]) -> Pattern:
     api = made.apis[0]
     _, path = _through_the_portal(api, asked)
-    pattern = Pattern(made.cluster.api, path.rpartition("/")[2])
+    pattern = Pattern(Connected(made.cluster.kubeconfig), path.rpartition("/")[2])
     _gone(api, path)
     return pattern
 
