@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.cluster.drivers.kubernetes import ends, names
-from apps.cluster.drivers.kubernetes.observing import Around, observe
+from apps.cluster.drivers.kubernetes.observing import Around, changes_at, observe
 from apps.cluster.specs import Observation, RunState
 from apps.core.reason_texts import CATALOGUE
 from apps.core.share import GIB
@@ -57,6 +57,18 @@ def test_each_step_of_a_pod_is_a_state(status: dict[str, Any], node_name: str, s
     assert (made.state, made.reason) == (state, reason)
     assert made.cards == (() if state is RunState.EXITED else ("GPU-0",))
     assert made.node == node_name
+
+
+@pytest.mark.parametrize(("ago", "state"), [(1, RunState.PREPARING), (5, RunState.WAITING)])
+def test_a_volume_that_is_just_being_made_is_not_worth_a_word(ago: int, state: RunState) -> None:
+    (refused,) = UNSCHEDULABLE["conditions"]
+    at = (NOW - timedelta(seconds=ago)).isoformat()
+    thing = pod(status={"conditions": [{**refused, "lastTransitionTime": at}]})
+    made = seen(thing, explain=lambda _spec, message: ("volume_not_bound", {"problem": message}))
+    assert made.state is state
+    due = changes_at(thing, timedelta(seconds=30))
+    assert due is not None
+    assert (due > NOW) == (state is RunState.PREPARING)
 
 
 def test_it_is_ready_when_it_has_answered_now_or_to_an_earlier_driver() -> None:

@@ -9,6 +9,7 @@ from apps.core.share import GpuShare, Resources
 
 Reason = tuple[str, dict[str, Any]]
 
+NO_CLAIM = "cannot allocate all claims"  # all that the scheduler says of cards
 SHOWN = 16  # cards in the evidence; of a large cluster those that come closest
 _VOLUME = re.compile(r"persistentvolumeclaim|volume node affinity|volume binding", re.IGNORECASE)
 _MACHINE = re.compile(r"insufficient (cpu|memory|ephemeral-storage)|too many pods", re.IGNORECASE)

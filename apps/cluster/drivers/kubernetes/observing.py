@@ -33,6 +33,8 @@ _IMAGE = (
     "RegistryUnavailable",
 )
 _CONFIGURATION = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+UNBOUND = "volume_not_bound"
+_BINDING = timedelta(seconds=4)  # that a volume takes at most as a rule
 TROUBLES = {  # reasons of events that tell why a pod which has its place does not start -> codes
     "FailedPrepareDynamicResources": "claim_not_prepared",
     "FailedResourceClaimCreation": "claim_not_made",
@@ -81,7 +83,7 @@ def _state(pod: Manifest, around: Around, now: datetime) -> tuple[RunState, Reas
     if is_terminal(pod):
         return RunState.EXITED, ends.reason_of(pod, around.spec, around.node)
     if not node_of(pod):
-        return _without_place(pod, around)
+        return _without_place(pod, around, now)
     if around.node is None or not node_answers(around.node):
         return RunState.UNKNOWN, ("node_silent", {"node": node_of(pod), "since": _silent_since(around.node)})
     running = (container(pod).get("state") or {}).get("running")
@@ -92,12 +94,27 @@ def _state(pod: Manifest, around: Around, now: datetime) -> tuple[RunState, Reas
     return RunState.PREPARING, _preparing(pod, around)
 
 
-def _without_place(pod: Manifest, around: Around) -> tuple[RunState, Reason]:
-    placed = condition(pod, "PodScheduled")
-    if placed.get("status") == "False" and placed.get("reason") == "Unschedulable" and around.spec is not None:
-        return RunState.WAITING, around.explain(around.spec, str(placed.get("message", "")))
+def _without_place(pod: Manifest, around: Around, now: datetime) -> tuple[RunState, Reason]:
+    refused = _refused(pod)
+    if refused and around.spec is not None:
+        reason, evidence = around.explain(around.spec, str(refused.get("message", "")))
+        due = _unbound_at(pod)
+        if reason != UNBOUND or due is None or now >= due:
+            return RunState.WAITING, (reason, evidence)
     trouble = _trouble(pod, around.events)
     return RunState.PREPARING, trouble or ("placing_pod", {})
+
+
+def _refused(pod: Manifest) -> Mapping[str, Any]:
+    """What the scheduler said, where it has found no place; else empty."""
+    placed = condition(pod, "PodScheduled")
+    return placed if placed.get("status") == "False" and placed.get("reason") == "Unschedulable" else {}
+
+
+def _unbound_at(pod: Manifest) -> datetime | None:
+    """When a volume that has not come is worth a word: at first there never is one, it is made for the pod."""
+    since = time(_refused(pod).get("lastTransitionTime"))
+    return since + _BINDING if since else None
 
 
 def _running(pod: Manifest, around: Around) -> tuple[RunState, Reason]:
@@ -152,6 +169,11 @@ def stuck_at(pod: Manifest, after: timedelta) -> datetime | None:
     """When a pod that is being deleted is overdue."""
     ends_at = time(meta(pod).get("deletionTimestamp"))
     return ends_at + after if ends_at else None
+
+
+def changes_at(pod: Manifest, stuck: timedelta) -> datetime | None:
+    """When the passing of time alone may change what is seen of it."""
+    return stuck_at(pod, stuck) if is_deleting(pod) else _unbound_at(pod)
 
 
 def _silent_since(node: Manifest | None) -> str:

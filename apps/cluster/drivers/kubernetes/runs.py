@@ -171,9 +171,9 @@ class Runs:
             self._probes[id_] = task
         elif is_deleting(pod) or is_terminal(pod) or not container(pod).get("state", {}).get("running"):
             self._cancel_probe(id_)
-        due = observing.stuck_at(pod, timedelta(seconds=self._timing.stuck)) if is_deleting(pod) else None
-        if due is not None and seen.reason == "stopping" and uid not in self._looks:
-            wait = max((due - clock.now()).total_seconds(), 0.0) + 0.05
+        due = observing.changes_at(pod, timedelta(seconds=self._timing.stuck))
+        wait = (due - clock.now()).total_seconds() + 0.05 if due is not None else 0.0
+        if wait > 0 and uid not in self._looks:
             self._looks[uid] = asyncio.get_running_loop().call_later(wait, self._look_again, uid)
 
     def _look_again(self, uid: str) -> None:

@@ -48,6 +48,8 @@ from apps.core.share import Resources
 log = structlog.get_logger(__name__)
 
 _AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)  # s between attempts at what nobody waits for; the last one from then on
+_MARKING = 1.0  # s that the news of an answer waits for its being written down
+_NOTICES = 5.0  # s within which the scheduler takes notice of room that has come
 _REMOVAL = 30.0  # s that are waited for a volume to be gone
 
 
@@ -79,6 +81,7 @@ class Session:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by workload
         self._room_changed = asyncio.Event()
         self._volume_changed = asyncio.Event()
+        self._roomy: dict[tuple[Resources, str], float] = {}  # since when there is room for it after all
         self._explained: dict[tuple[Resources, str], tuple[int, float, Reason]] = {}
 
     # --- Its life --------------------------------------------------------------------------------------------------------
@@ -181,9 +184,25 @@ class Session:
             return known[2]
         if len(self._explained) > 1000:
             self._explained.clear()
+            self._roomy.clear()
         reason = explain.why_waiting(spec.resources, shown_cards(self.world, self.choice()), message)
+        reason = self._unless_just_freed(key, now, reason)
         self._explained[key] = (self.world.room, now, reason)
         return reason
+
+    def _unless_just_freed(self, key: tuple[Resources, str], now: float, reason: Reason) -> Reason:
+        """Room that has just come is found by the scheduler in a moment; that it finds none is worth a word only after a while."""
+        if reason[0] != "waiting_scheduler" or explain.NO_CLAIM not in key[1]:
+            self._roomy.pop(key, None)
+            return reason
+        if now - self._roomy.setdefault(key, now) >= _NOTICES:
+            return reason
+        asyncio.get_running_loop().call_later(_NOTICES, self._forget_explained, key)
+        return "placing_pod", {}
+
+    def _forget_explained(self, key: tuple[Resources, str]) -> None:
+        self._explained.pop(key, None)
+        self._room_changed.set()
 
     async def _explain_again(self) -> None:
         """What those that wait wait for changes with every claim; they are told soon, not each time."""
@@ -320,7 +339,9 @@ class Session:
                 await asyncio.sleep(_AGAIN[min(tries, len(_AGAIN) - 1)])
                 tries += 1
         await self._prober.answered(endpoint, spec.probe.path)
-        self.keeper.begin(self.keeper.mark_ready(pod), f"mark {name_of(pod)}")
+        # Written down before it is told, so that every other process says the same; where that fails, it is told all the same.
+        marking = self.keeper.begin(self.keeper.mark_ready(pod), f"mark {name_of(pod)}")
+        await asyncio.wait((marking,), timeout=_MARKING)
 
     async def _agent_token(self) -> str:
         if self._choices.agent_token_file:

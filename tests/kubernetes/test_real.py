@@ -1,0 +1,116 @@
+"""The contract of all cluster drivers on a real Kubernetes: API server, scheduler, kubelet, containerd, and the node agent as it is shipped.
+
+What is told differently from tests/contract says why.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from apps.cluster.drivers.kubernetes import KubernetesCluster
+from apps.cluster.specs import RunState, Volume
+from apps.core.errors import NotFound
+from tests.cluster.cluster import Cluster, Options, running
+from tests.cluster.fixtures import machine_for_a_node as machine_for_a_node
+from tests.cluster.install import install
+from tests.cluster_node import python_image
+from tests.contract.conftest import end_everything
+from tests.contract.test_runs import *  # noqa: F403
+from tests.contract.test_shares import *  # noqa: F403
+from tests.contract.test_survival import *  # noqa: F403
+from tests.contract.test_volumes_and_logs import *  # noqa: F403
+from tests.contract.watching import Watcher, facts
+from tests.kubernetes.real import RealPlace
+
+del test_two_drivers_never_look_after_the_same_runs  # type: ignore[name-defined]  # noqa: F821 - see test_contract
+
+
+@pytest.fixture(scope="session")
+def real(machine_for_a_node: None) -> Iterator[Cluster]:
+    """One node with one simulated card, which is what the contract asks for."""
+    with running(Options(cards=("h100",)), "contract") as found:
+        tar = found.layout.root / "test-python.tar"
+        if not tar.exists():
+            python_image.write(tar)
+            found.import_image(tar)
+        install(found)
+        yield found
+
+
+@pytest.fixture
+async def place(real: Cluster) -> AsyncIterator[RealPlace]:
+    made = RealPlace(real)
+    yield made
+    await end_everything(made)
+    await made.forget()
+
+
+async def test_a_later_run_never_runs_beside_the_earlier_one(
+    place: RealPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    """By the run's own secret: in containers of their own both have the same process id."""
+    await cluster.apply(place.spec("a", "alone"))
+    await watch.until("a", RunState.READY, run=1)
+    first = await facts(cluster, "a")
+    await cluster.apply(place.spec("a", "alone", run=2))
+    await watch.until("a", RunState.READY, run=2)
+    assert (await facts(cluster, "a"))["environment"]["TESSERA_TOKEN"] != first["environment"]["TESSERA_TOKEN"]
+    order = [(seen.run, seen.state) for seen in watch.seen]
+    assert order.index((1, RunState.EXITED)) < order.index((2, RunState.PREPARING))
+
+
+async def test_a_deleted_run_ends_and_no_longer_answers(
+    place: RealPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    """Its address is gone with it, so that nobody is there to refuse."""
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    endpoint = await cluster.dial("a", "http")
+    await cluster.delete("a", grace_seconds=5)
+    ended = await watch.until("a", RunState.EXITED)
+    assert (ended.reason, ended.cards) == ("", ())
+    assert watch.states("a")[-2:] == [RunState.STOPPING, RunState.EXITED]
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection(endpoint.host, endpoint.port)
+    with pytest.raises(NotFound):
+        await cluster.dial("a", "http")
+
+
+@pytest.mark.parametrize("name", ["home 量子/é", "a%2Fb", "x" * 100])
+async def test_any_name_of_a_volume_is_one_folder(
+    place: RealPlace, cluster: KubernetesCluster, watch: Watcher, name: str
+) -> None:
+    """Every home has the same path in its container: what lies in it tells them apart."""
+    volumes = (Volume(name, "~"),)
+    await cluster.apply(place.spec("a", "touch", "alone", volumes=volumes))
+    await watch.until("a", RunState.EXITED)
+    await cluster.apply(place.spec("b", "alone"))
+    await cluster.apply(place.spec("c", "alone", volumes=volumes))
+    await watch.until("b", RunState.READY)
+    assert (await watch.until("c", RunState.EXITED)).exit_code == 9
+
+
+async def test_another_account_cannot_read_a_home(place: RealPlace, cluster: KubernetesCluster, watch: Watcher) -> None:
+    """Nor can a friend: a home is in the containers that were given it, and in no other."""
+    await cluster.apply(place.spec("a", "alone"))
+    await watch.until("a", RunState.READY)
+    mark = (await facts(cluster, "a"))["home"] + "/alone"
+    await cluster.apply(place.spec("friend", "read", mark))
+    await watch.until("friend", RunState.EXITED)
+    assert "refused: No such file" in (await cluster.logs("friend")).text
+
+
+async def test_what_ended_while_nobody_looked_is_found_ended_with_its_reason(
+    place: RealPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    """What we had asked to end leaves nothing in the cluster: it is found absent, or still ending."""
+    await cluster.apply(place.spec("a", "mute", "go-on"))
+    await watch.until("a", RunState.STARTING)
+    await cluster.delete("a", grace_seconds=0)
+    await cluster.close()
+    successor = place.cluster()
+    await successor.start()
+    seen = await successor.get("a")
+    assert (seen.state, seen.reason) in [(RunState.ABSENT, ""), (RunState.STOPPING, "stopping")]
+    await successor.close()
