@@ -251,7 +251,7 @@ class Machines:
         try:
             await container.start()
         except FileNotFoundError as problem:
-            command = problem.filename
+            container.ended, command = True, problem.filename
             message = f'failed to create task: exec: "{command}": executable file not found in $PATH'
             self._ended(pod, {"exitCode": 128, "reason": "StartError", "message": message})
             return
@@ -305,6 +305,7 @@ class Container:
         self._killer: asyncio.TimerHandle | None = None
         self.lines: list[tuple[str, bytes]] = []
         self.ended = False
+        self._asked = False
 
     @property
     def text(self) -> bytes:
@@ -380,18 +381,28 @@ class Container:
         return code if code < 128 else 128 - code  # bash's way to tell of a signal
 
     def stop(self, grace: float) -> None:
-        if self._process is None or self.ended:
+        if self.ended:
             return
-        init = _child_of(self._process.pid)
-        if init is not None and self._killer is None:
-            with suppress(ProcessLookupError):
-                os.kill(init, signal.SIGTERM)
+        loop = asyncio.get_running_loop()
         if self._killer is not None:
             self._killer.cancel()
-        self._killer = asyncio.get_running_loop().call_later(grace, self.kill)
+        self._killer = loop.call_later(grace, self.kill)
+        self._ask()
+
+    def _ask(self) -> None:
+        """As soon as there is somebody to ask."""
+        init = _child_of(self._process.pid) if self._process is not None else None
+        if init is None and not self.ended:
+            asyncio.get_running_loop().call_later(0.02, self._ask)
+        elif init is not None and not self._asked:
+            self._asked = True
+            with suppress(ProcessLookupError):
+                os.kill(init, signal.SIGTERM)
 
     def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is None and not self.ended:
+            self._killer = asyncio.get_running_loop().call_later(0.02, self.kill)
+        elif self._process is not None and self._process.returncode is None:
             init = _child_of(self._process.pid)
             for pid in (init, self._process.pid) if init else (self._process.pid,):
                 with suppress(ProcessLookupError):
@@ -407,7 +418,7 @@ class Container:
 
 
 def _child_of(pid: int) -> int | None:
-    with suppress(OSError, ValueError):
+    with suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
     return None
 

@@ -6,11 +6,12 @@ What is told differently from tests/contract says why.
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
+import aiohttp
 import pytest
 
-from apps.cluster.drivers.kubernetes import KubernetesCluster
+from apps.cluster.drivers.kubernetes import KubernetesCluster, Timing
 from apps.cluster.specs import RunState, Volume
-from apps.core.errors import NotFound
+from apps.core.errors import NotFound, Unavailable
 from tests.cluster.cluster import Cluster, Options, running
 from tests.cluster.fixtures import machine_for_a_node as machine_for_a_node
 from tests.cluster.install import install
@@ -20,7 +21,7 @@ from tests.contract.test_runs import *  # noqa: F403
 from tests.contract.test_shares import *  # noqa: F403
 from tests.contract.test_survival import *  # noqa: F403
 from tests.contract.test_volumes_and_logs import *  # noqa: F403
-from tests.contract.watching import Watcher, facts
+from tests.contract.watching import Watcher, facts, watching
 from tests.kubernetes.real import RealPlace
 
 del test_two_drivers_never_look_after_the_same_runs  # type: ignore[name-defined]  # noqa: F821 - see test_contract
@@ -114,3 +115,120 @@ async def test_what_ended_while_nobody_looked_is_found_ended_with_its_reason(
     seen = await successor.get("a")
     assert (seen.state, seen.reason) in [(RunState.ABSENT, ""), (RunState.STOPPING, "stopping")]
     await successor.close()
+
+
+# --- From outside of the cluster's network -------------------------------------------------------------------------------
+async def test_through_the_api_server_everything_works_as_it_does_directly(place: RealPlace) -> None:
+    driver = place.cluster(reach="forward")
+    await driver.start()
+    async with watching(driver) as watch:
+        await driver.apply(place.spec("a"))
+        await watch.until("a", RunState.READY)
+        endpoint = await driver.dial("a", "http")
+        assert endpoint.host == "127.0.0.1"
+        assert (await facts(driver, "a"))["authorised"]
+        reader = place.cluster(reach="forward")
+        assert (await facts(reader, "a"))["authorised"]
+        await reader.close()
+        await driver.delete("a", grace_seconds=1)
+        await watch.until("a", RunState.EXITED)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(endpoint.host, endpoint.port)
+    await driver.close()
+
+
+async def test_figures_come_through_the_api_server_as_well(place: RealPlace) -> None:
+    driver = place.cluster(reach="forward")
+    await driver.start()
+    async with asyncio.timeout(30):
+        async for batch in driver.samples():
+            if any(sample.subject.startswith("card:") for sample in batch):
+                break
+    await driver.close()
+
+
+async def test_many_requests_at_once_come_through_a_tunnel_unharmed(place: RealPlace) -> None:
+    driver = place.cluster(reach="forward")
+    await driver.start()
+    async with watching(driver) as watch:
+        await driver.apply(place.spec("a"))
+        await watch.until("a", RunState.READY)
+        endpoint = await driver.dial("a", "http")
+
+        async def ask() -> int:
+            async with (
+                aiohttp.ClientSession(headers=dict(endpoint.headers)) as session,
+                session.get(f"http://{endpoint.host}:{endpoint.port}/") as answer,
+            ):
+                return len(await answer.read())
+
+        lengths = await asyncio.gather(*(ask() for _ in range(20)))
+        assert len(set(lengths)) == 1
+    await driver.close()
+
+
+# --- Terminals -----------------------------------------------------------------------------------------------------------
+async def test_a_terminal_runs_a_program_where_the_run_is(
+    place: RealPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    terminal = await cluster.exec("a", ["sh"], tty=True)
+    await terminal.resize(100, 30)
+    await terminal.write(b"echo $((6 * 7)) $HOME; exit 3\n")
+    said = b"".join([chunk async for chunk in terminal.output()])
+    assert b"42 /home/tessera" in said
+    assert terminal.exit_code == 3
+    await terminal.close()
+
+
+async def test_a_program_without_a_terminal_reads_to_the_end_of_its_input(
+    place: RealPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    terminal = await cluster.exec("a", ["cat"], tty=False)
+    content = bytes(range(256)) * 2000
+    await terminal.write(content)
+    await terminal.end_input()
+    assert b"".join([chunk async for chunk in terminal.output()]) == content
+    assert terminal.exit_code == 0
+    await terminal.close()
+
+
+async def test_there_is_no_terminal_where_nothing_runs(
+    place: RealPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    with pytest.raises(NotFound):
+        await cluster.exec("nobody", ["sh"])
+    await cluster.apply(place.spec("a", "say", "1"))
+    await watch.until("a", RunState.EXITED)
+    with pytest.raises(NotFound):
+        await cluster.exec("a", ["sh"])
+
+
+# --- Faults that only a real server has ----------------------------------------------------------------------------------
+async def test_while_the_api_server_hangs_it_is_unknown_and_afterwards_as_before(
+    place: RealPlace, real: Cluster, watch: Watcher, cluster: KubernetesCluster
+) -> None:
+    """Stopped as a process, it keeps its connections open and says nothing: what a half-open connection is like."""
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    quick = place.cluster(timing=Timing(silence=1.0, stale=1.0, request=2.0))
+    await quick.start()
+    async with watching(quick) as told:
+        real.pause_apiserver()
+        try:
+            async with asyncio.timeout(30):
+                while (await quick.get("a")).state is not RunState.UNKNOWN:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            with pytest.raises(Unavailable):
+                await quick.apply(place.spec("b"))
+        finally:
+            real.resume()
+        async with asyncio.timeout(60):
+            while (await quick.get("a")).state is not RunState.READY:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert told.seen == []
+    assert (await facts(quick, "a"))["authorised"]
+    await quick.close()
