@@ -94,7 +94,7 @@ def test_an_agent_that_is_killed_is_missed_by_nobody(tenant: Tenant, agent: Node
         (device,) = agent.claims()[uid]["devices"]
         assert 6 * GIB < device["books"]["memory_used"] < 8 * GIB
         assert device["uncounted_bytes"] == 0
-        tenant.running(waiting)
+    tenant.running(waiting)
 
 
 def test_a_pod_that_ends_while_no_agent_runs_gives_its_share_back_later(tenant: Tenant, agent: NodeAgent) -> None:

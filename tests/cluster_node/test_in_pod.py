@@ -19,8 +19,16 @@ def installed(session_agent: NodeAgent, prepared: Cluster) -> Iterator[PodAgent]
     session_agent.stop()
     install.install(prepared)
     yield PodAgent(prepared)
-    prepared.kubectl("delete", "daemonset", "-n", install.NAMESPACE, "tessera-node-agent", "--timeout=60s")
-    eventually(lambda: not install.agent_pod(prepared))
+    gone = (
+        "delete",
+        "daemonset",
+        "-n",
+        install.NAMESPACE,
+        "tessera-node-agent",
+        "--cascade=foreground",
+        "--timeout=60s",
+    )
+    prepared.kubectl(*gone)  # its pods, too: one agent at a time works on a state
 
 
 @pytest.fixture

@@ -110,6 +110,13 @@ def test_in_a_container_only_the_books_can_be_written(tenant: Tenant, agent: Nod
     assert len(eval(same)) == 1
 
 
+def test_a_container_that_cannot_write_its_own_files_has_its_share_as_well(tenant: Tenant, agent: NodeAgent) -> None:
+    pod = tenant.running(tenant.pod("a", template=tenant.template("t"), read_only=True))
+    with tenant.program(pod) as program:
+        assert program.tell("info")["total"] == 8 * GIB
+        assert not program.tell(f"alloc {9 * GIB}")["ok"]
+
+
 def test_two_containers_of_a_pod_share_one_claim(tenant: Tenant, agent: NodeAgent) -> None:
     pod = tenant.running(tenant.pod("a", template=tenant.template("t"), containers=("first", "second")))
     with tenant.program(pod, container="first") as first, tenant.program(pod, container="second") as second:

@@ -62,6 +62,7 @@ class Tenant:
         template: str = "",
         claim: str = "",
         containers: Sequence[str] = ("main",),
+        read_only: bool = False,
         image: str = NAME,
     ) -> str:
         source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
@@ -84,7 +85,11 @@ class Tenant:
                     "imagePullPolicy": "Never",
                     "command": ["sleep", "infinity"],
                     "resources": {"claims": [{"name": "gpu"}]},
-                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                        "readOnlyRootFilesystem": read_only,
+                    },
                 }
                 for container in containers
             ],

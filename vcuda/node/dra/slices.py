@@ -16,6 +16,7 @@ from typing import Any, Final
 from vcuda.node.dra.allocation import DRIVER
 from vcuda.node.dra.devices import build_slice, essence, slice_name
 from vcuda.node.dra.kubeapi import ApiError, Json, KubeApi
+from vcuda.node.errors import Invalid
 
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 _LOOK: Final = 1.0  # s between two looks at the cards' health
@@ -135,7 +136,11 @@ def _version(found: Mapping[str, Any]) -> int:
 
 
 def _same(present: Json, wanted: Json) -> bool:
+    """What cannot be understood is not the same."""
     owners = [owner.get("uid") for owner in present["metadata"].get("ownerReferences") or ()]
-    return essence(present["spec"]) == essence(wanted["spec"]) and owners == [
-        wanted["metadata"]["ownerReferences"][0]["uid"]
-    ]
+    if owners != [wanted["metadata"]["ownerReferences"][0]["uid"]]:
+        return False
+    try:
+        return bool(essence(present["spec"]) == essence(wanted["spec"]))
+    except (Invalid, AttributeError, TypeError):
+        return False

@@ -96,6 +96,13 @@ def test_the_same_amounts_written_otherwise_are_the_same_slice() -> None:
     assert essence(ours) != essence(theirs)
 
 
+async def test_nonsense_in_its_place_is_put_right(server: ApiServer, illness: dict[str, str]) -> None:
+    nonsense = build_slice(NODE, {"uid": NODE_UID}, [{"name": "gpu-0", "capacity": {"memory": {"value": "lots"}}}], 3)
+    server.put(SLICES, None, nonsense)
+    async with publishing(server, illness):
+        await until(lambda: is_whole(server))
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     async with running_api_server() as running:
