@@ -241,6 +241,17 @@ async def test_without_a_watch_what_it_knows_is_soon_no_longer_the_truth(server:
     await seen.until(lambda: seen.reflector.fresh)
 
 
+async def test_what_was_just_listed_is_the_truth_however_long_the_list_took(server: ApiServer, api: Api) -> None:
+    seen = Seen(server, api, timing=Timing(stale=1.0, silence=5.0))
+    seen.now = 100.0
+    server["get", lambda request: request.params.get("watch") == "true"] << (lambda: asyncio.Event().wait())
+    async with running(seen):
+        await seen.until(lambda: seen.reflector.synced.is_set())
+        assert seen.reflector.fresh
+        seen.now += 1.1
+        assert not seen.reflector.fresh
+
+
 async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(server: ApiServer, api: Api) -> None:
     seen = Seen(server, api)
     server["get", lambda request: request.params.get("watch") == "true"] << (b"",)

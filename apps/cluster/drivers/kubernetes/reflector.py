@@ -173,6 +173,7 @@ class Reflector:
             if known is None or version_of(known) != version_of(thing):
                 self._put(key, thing)
         self._version, self._doubtful = version, False
+        self._lost = self._clock()  # from here on it grows old, until the watch is open
         self.synced.set()
 
     # --- Watching --------------------------------------------------------------------------------------------------------
