@@ -28,6 +28,7 @@ class Sent:
     seconds: float
     status: int
     id: str
+    told: str  # why it was refused
 
 
 async def ask(
@@ -46,7 +47,9 @@ async def ask(
                 url, body = f"{api.product.url}/api/v1/experiments", {**asked, "name": f"Number {number}"}
                 async with session.post(url, json=body, headers=headers) as answer:
                     told = await answer.json()
-                    return Sent(time.monotonic() - began, answer.status, str(told.get("id", "")))
+                    return Sent(
+                        time.monotonic() - began, answer.status, str(told.get("id", "")), "" if answer.ok else str(told)
+                    )
 
         began, tasks = time.monotonic(), []
         for number in range(count):

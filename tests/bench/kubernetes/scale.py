@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import os
 import sqlite3
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 from apps.cluster.drivers.kubernetes import encoding
 from tests.bench.kubernetes import crowd
-from tests.bench.kubernetes.bare import TEMPLATES, Pattern
+from tests.bench.kubernetes.bare import Pattern
 from tests.bench.kubernetes.connection import Connected
 from tests.bench.kubernetes.observer import Observer
 from tests.bench.kubernetes.rig import GIB, NAMESPACE, Rig, load, rig, until
@@ -71,8 +70,12 @@ def accept() -> list[Figure]:
         asyncio.run(crowd.ask(made.apis, ASKED, 10))  # not counted: everything is loaded once
         time.sleep(2)
         sent = asyncio.run(crowd.ask(made.apis, ASKED, RATE * SECONDS, rate=RATE))
-    refused = [one.status for one in sent if one.status != 202]
-    assert not refused, refused[:5]
+    refused = [one for one in sent if one.status != 202]
+    print(
+        f"  {len(refused)} of {len(sent)} refused; slowest {sorted(round(one.seconds, 2) for one in sent)[-5:]} s",
+        flush=True,
+    )
+    assert not refused, refused[:3]
     took = [one.seconds for one in sent]
     p95 = quantiles(took, n=20)[-1]
     method = (
@@ -172,10 +175,11 @@ def restart() -> list[Figure]:
         made.product.start()  # with an empty database: it takes in what the cluster runs
         until(lambda: _known(made, 0) >= RESTARTED, "all are taken in", limit=300, pause=0.5)
         adopted = time.time() - began
+        print(f"  adopted in {adopted:.0f} s", flush=True)
         made.product.manage("shell", "-c", _ALL_READY)
         seconds = [_restarted(made) for _ in range(3)]
     method = (
-        f"{RESTARTED} pods with claims on {NODES} fake nodes; the controller is killed (-9), `manage.py up` starts another: from the kill until "
+        f"{RESTARTED} pods on {NODES} fake nodes (without claims); the controller is killed (-9), `manage.py up` starts another: from the kill until "
         f"each of the rows (SQLite) was seen anew and all {NODES * 8} cards are mirrored; median of {', '.join(f'{one:.1f}' for one in seconds)} s; "
         f"with an empty database the portal's start until all rows were made again: {adopted:.0f} s; {load()}"
     )
@@ -190,28 +194,25 @@ Workload.objects.update(phase="ready", reason="ready", evidence={})
 
 
 def _copies(made: Rig, workload: str, count: int) -> list[list[tuple[str, dict[str, Any]]]]:
-    """Pods as the portal makes them, of other workloads; they have answered once, and all ask by one claim template."""
+    """Pods as the portal makes them, of other workloads, which have answered once. On their nodes from the start: what is measured is
+    the controller, and to place 3,000 pods with claims takes the scheduler minutes."""
     pod = made.cluster.api.get(f"{_CORE}/pods", labelSelector=f"tessera.dev/workload={workload}")["items"][0]
-    template = made.cluster.api.get(f"{TEMPLATES}/{pod['metadata']['name']}")
-    template = {"metadata": {"name": "bench-copies"}, "spec": template["spec"]}
-    template["spec"].pop("metadata", None)
     kept = {key: pod["metadata"][key] for key in ("labels", "annotations", "name")}
     pod = {"metadata": kept, "spec": pod["spec"]}
-    pod["spec"].pop("nodeName", None)
-    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "bench-copies"}]
+    pod["spec"].pop("resourceClaims", None)
+    pod["spec"]["containers"][0]["resources"].pop("claims", None)
     for volume in pod["spec"]["volumes"]:
         if volume.pop("persistentVolumeClaim", None):
             volume["emptyDir"] = {}
     pod["metadata"]["annotations"]["tessera.dev/ready"] = "2026-01-01T00:00:00Z"
-    made.cluster.api.post(TEMPLATES, template)
     return [[(f"{_CORE}/pods", _copy(pod, workload, number))] for number in range(count)]
 
 
 def _copy(pod: dict[str, Any], workload: str, number: int) -> dict[str, Any]:
     other = workload[:-6] + f"{number:06x}"
     slug = json.loads(pod["metadata"]["annotations"]["tessera.dev/spec"])["slug"]
-    text = json.dumps(pod).replace(workload, other).replace(slug, f"copy-{number}")
-    made: dict[str, Any] = copy.deepcopy(json.loads(text))
+    made: dict[str, Any] = json.loads(json.dumps(pod).replace(workload, other).replace(slug, f"copy-{number}"))
+    made["spec"]["nodeName"] = f"fake-{number % NODES:04d}"
     notes = made["metadata"]["annotations"]
     notes["tessera.dev/spec-hash"] = encoding.hash_of(encoding.from_json(notes["tessera.dev/spec"]))
     return made
