@@ -12,7 +12,7 @@ const vendor = join(project, "static", "vendor");
 export const icons = [
   "alert-triangle", "ban", "building", "chevron-down", "circle-check", "circle-dashed", "circle-x", "clock-plus", "copy", "cpu", "device-floppy",
   "dots", "external-link", "flask", "help-circle", "history", "home", "hourglass", "info-circle", "key", "keyboard", "language", "layout-grid",
-  "loader", "logout", "pencil", "player-play", "player-stop", "plus", "search", "shield-check", "shield-lock", "square", "stack-2", "trash", "user",
+  "loader", "logout", "pencil", "player-play", "player-stop", "plus", "search", "shield-check", "shield-lock", "square", "stack-2", "terminal-2", "trash", "user",
   "user-plus", "users", "wifi-off",
 ];
 
@@ -20,10 +20,13 @@ const copies = {
   "tabler.css": "@tabler/core/dist/css/tabler.min.css",
   "uplot.css": "uplot/dist/uPlot.min.css",
   "uplot.js": "uplot/dist/uPlot.esm.js",
+  "xterm.css": "@xterm/xterm/css/xterm.css",
+  "xterm.js": "@xterm/xterm/lib/xterm.mjs",
+  "xterm-fit.js": "@xterm/addon-fit/lib/addon-fit.mjs",
   "idiomorph.js": "idiomorph/dist/idiomorph.esm.js",
   "inter.woff2": "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2",
 };
-const licences = ["@tabler/core", "@tabler/icons", "uplot", "idiomorph", "@fontsource-variable/inter"];
+const licences = ["@tabler/core", "@tabler/icons", "uplot", "idiomorph", "@xterm/xterm", "@xterm/addon-fit", "@fontsource-variable/inter"];
 
 function fail(sentence) {
   console.error(sentence);

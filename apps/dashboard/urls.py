@@ -13,6 +13,7 @@ urlpatterns = [
     path("experiments/new/", experiments.new, name="experiment-new"),
     path("experiments/new/verdict/", experiments.verdict, name="experiment-verdict"),
     path("experiments/<uuid:workload_id>/", experiments.detail, name="experiment"),
+    path("experiments/<uuid:workload_id>/terminal/", experiments.terminal, name="experiment-terminal"),
     path("experiments/<uuid:workload_id>/stop/", actions.stop, name="experiment-stop"),
     path("experiments/<uuid:workload_id>/start/", actions.start, name="experiment-start"),
     path("experiments/<uuid:workload_id>/extend/", actions.extend, name="experiment-extend"),

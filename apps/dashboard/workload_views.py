@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from apps.audit.context import Actor
 from apps.cluster import selectors as cluster
+from apps.cluster import services as drivers
 from apps.cluster.models import Gpu
 from apps.core import clock
 from apps.core.reasons import Explanation, Severity
@@ -48,6 +49,7 @@ class State:
 @dataclass(frozen=True, slots=True)
 class Abilities:
     open: bool = False
+    terminal: bool = False
     stop: bool = False
     start: bool = False
     extend: bool = False
@@ -62,12 +64,13 @@ class Rights:
     actor: Actor
     managed: frozenset[UUID]
     running: frozenset[UUID]
+    terminals: bool = False  # the driver can start one more program in what runs
 
     @classmethod
     def of(cls, actor: Actor) -> "Rights":
         managed = tenants.tenants_where(actor, at_least=Role.MANAGER).order_by().values_list("id", flat=True)
         running = tenants.runs_in(actor).order_by().values_list("id", flat=True)
-        return cls(actor, frozenset(managed), frozenset(running))
+        return cls(actor, frozenset(managed), frozenset(running), drivers.terminals() is not None)
 
     def on(self, workload: Workload) -> Abilities:
         mine = workload.owner_id == self.actor.user_id
@@ -75,8 +78,10 @@ class Rights:
         ends = mine or workload.tenant_id in self.managed or self.actor.is_operator
         kept = workload.desired != Desired.DELETED
         wanted = workload.desired == Desired.RUNNING and not workload.has_ended
+        enters = kept and workload.phase == Phase.READY and (member or self.actor.is_operator)
         return Abilities(
-            open=kept and workload.phase == Phase.READY and (member or self.actor.is_operator),
+            open=enters,
+            terminal=enters and self.terminals,
             stop=ends and wanted,
             start=kept and workload.has_ended and (member or self.actor.is_operator),
             extend=ends and wanted and workload.time_limit_seconds is not None,

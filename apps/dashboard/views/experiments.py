@@ -10,10 +10,12 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
+from apps.accounts.models import User
 from apps.audit.context import Actor
 from apps.catalog import selectors as catalog
+from apps.cluster import services as cluster
 from apps.core import units
-from apps.core.errors import PortalError
+from apps.core.errors import NotFound, NotPermitted, PortalError
 from apps.core.reasons import explain
 from apps.core.share import Resources
 from apps.dashboard.forms.experiment import CUSTOM, ExperimentForm, first_values, numbers_of
@@ -27,6 +29,7 @@ from apps.experiments import services as experiments
 from apps.quotas import selectors as quotas
 from apps.tenants import selectors as tenants
 from apps.workloads import selectors as workloads
+from apps.workloads.models import Workload
 
 
 @require_GET
@@ -156,6 +159,29 @@ def _said(resources: Resources) -> str:
         return f"{units.format_milli(resources.cpu_milli)} CPU, {units.format_bytes(resources.ram)}"
     count = f"{gpu.count} × " if gpu.count > 1 else ""
     return f"{count}{units.format_permille(gpu.compute)}, {units.format_bytes(gpu.memory)}"
+
+
+@require_GET
+@page
+def terminal(request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpResponse:
+    """The page only; the socket decides again who may in, and goes on asking."""
+    workload = workloads.get(actor, workload_id)
+    if cluster.terminals() is None:
+        raise NotFound(_("Experiments here have no terminal of their own. JupyterLab has one: File, New, Terminal."))
+    if not isinstance(request.user, User) or workloads.reachable(request.user, workload.slug) is None:
+        raise NotPermitted(_("“%(name)s” belongs to %(owner)s. Only they have a terminal in it.") % _names(workload))
+    context = {
+        "workload": workload,
+        "url": reverse("experiment", args=[workload.id]),
+        "topic": f"workload:{workload.id}",
+        "parts": parts.workload_parts(actor, workload),
+        "recorded": workload.owner_id != actor.user_id,
+    }
+    return render(request, "experiments/terminal.html", context)
+
+
+def _names(workload: Workload) -> dict[str, str]:
+    return {"name": workload.name, "owner": str(workload.owner)}
 
 
 @require_GET
