@@ -38,7 +38,7 @@ def confirm(page: Page, name: str, label: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_runs", "roomy")
-def test_runs_whose_rows_are_lost_are_adopted_or_removed_and_a_claim_without_a_pod_goes(
+def test_runs_whose_rows_are_lost_are_adopted_or_removed(
     product: Product, installed: Cluster, olga: Page, lin: Page
 ) -> None:
     olga.goto(f"{product.url}/cluster/")
