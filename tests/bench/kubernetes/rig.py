@@ -9,9 +9,10 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -85,6 +86,8 @@ class Rig:
 
     def start(self) -> None:
         self.product.start()
+        # Nobody reads what it says from here on, and a full pipe would stop it.
+        threading.Thread(target=self.product.output.extend, args=(_lines(self.product),), daemon=True).start()
         printed = self.product.manage("shell", "-c", _PEOPLE_AND_ROOM)
         self.apis = [Api(self.product, line.split()[1]) for line in printed.splitlines() if line.startswith("TOKEN ")]
         assert len(self.apis) == PEOPLE, printed
@@ -128,6 +131,13 @@ def rig(options: Options, **settings: str) -> Iterator[Rig]:
         finally:
             product.discard()
             cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false", check=False)
+
+
+def _lines(product: Product) -> Iterator[str]:
+    assert product.up is not None
+    assert product.up.stdout is not None
+    with suppress(ValueError):  # closed at its end
+        yield from product.up.stdout
 
 
 def _hold_address(bridge: str) -> None:
