@@ -37,9 +37,16 @@ def prepare(*, demo: bool) -> None:
     if demo and not get_user_model().objects.exists():
         call_command("seed_demo", stdout=io.StringIO())
         terminal.done("demo department, people and quotas made")
-    if not settings.STATIC_ROOT.is_dir():
+    if _older_than(settings.STATIC_ROOT / "staticfiles.json", settings.BASE_DIR / "static"):
         call_command("collectstatic", verbosity=0, interactive=False)
         terminal.done("static files collected")
+
+
+def _older_than(made: Path, sources: Path) -> bool:
+    """Also where it was never made: after an update of the checkout, pages name files that are not collected yet."""
+    if not made.exists():
+        return True
+    return any(file.stat().st_mtime > made.stat().st_mtime for file in sources.rglob("*") if file.is_file())
 
 
 def _close_database() -> None:
