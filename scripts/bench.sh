@@ -21,5 +21,7 @@ run gateway .venv/bin/python -m tests.bench.gateway
 run start .venv/bin/python -m tests.bench.start
 run quota .venv/bin/python -m tests.bench.quota
 run quota scripts/with_services.sh .venv/bin/python -m tests.bench.quota
+# A cluster of its own, not the one that somebody may be looking at.
+run kubernetes env TESSERA_CLUSTER=bench .venv/bin/python -m tests.bench.kubernetes ${name:+"$name"}
 .venv/bin/python scripts/bench_docs.py --print
 exit $failed

@@ -23,7 +23,7 @@ from tests.cluster.cluster import Options
 from vcuda.bench.figure import Figure
 
 RATE, SECONDS = 50, 10  # of the creates that are accepted
-PODS: Final = 300  # of each turn of creates
+PODS: Final = 500  # of each turn of creates
 NODES: Final = 1000
 ADVISED: Final = 10  # per cent of the nodes that the scheduler scores, as docs/operations/kubernetes.md says
 RESTARTED: Final = 3000
