@@ -12,12 +12,12 @@ from aiohttp import web
 from apps.cluster.drivers.kubernetes import names, quantities
 from tests.kubernetes.server import ApiServer, Manifest
 
-ADDRESS, PORT = "127.78.0.1", 9400
+PORT = 9400
 TOKEN = "a-token-of-the-agents"
 
 
 class Agent:
-    def __init__(self, server: ApiServer, name: str = "tessera-node-agent-1", address: str = ADDRESS) -> None:
+    def __init__(self, server: ApiServer, address: str, name: str = "tessera-node-agent-1") -> None:
         self.server, self.name, self.address = server, name, address
         self.every = 0.05  # s between lines
         self._runner: web.AppRunner | None = None

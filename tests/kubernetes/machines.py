@@ -6,6 +6,7 @@ import asyncio
 import base64
 import copy
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -79,9 +80,11 @@ class Machines:
         self.prepares = True  # False: the DRA driver is not registered
         self._containers: dict[str, Container] = {}  # by pod's id
         self._waiting: list[str] = []  # names of pods, oldest first
+        # Addresses of this machine's loopback, another range for each place: several run at once.
+        self.network = f"127.{secrets.randbelow(128) + 64}.{secrets.randbelow(256)}"
         self._numbers = iter(range(2, 250))
         self._tasks: set[asyncio.Task[None]] = set()
-        self.agent = Agent(server)
+        self.agent = Agent(server, f"{self.network}.1")
         server.on_change.append(self._changed)
         server.put("nodes", node())
         server.put("deviceclasses", {"metadata": {"name": names.DRIVER}})
@@ -245,7 +248,7 @@ class Machines:
         if pod["spec"].get("resourceClaims") and not self.prepares:
             self.event(pod, "FailedPrepareDynamicResources", f"DRA driver {names.DRIVER} is not registered")
             return
-        address = f"127.77.0.{next(self._numbers)}"
+        address = f"{self.network}.{next(self._numbers)}"
         container = self._containers[pod["metadata"]["uid"]] = Container(self, pod, address)
         self.server.logs[pod["metadata"]["name"]] = container.log
         try:

@@ -15,6 +15,7 @@ from apps.core.errors import Conflict, InvalidInput, NeverFits, NotFound, Unavai
 from apps.core.reason_texts import CATALOGUE
 from apps.core.share import GIB, GpuShare
 from tests.contract.watching import Watcher, facts
+from tests.kubernetes.agents import Agent
 from tests.kubernetes.machines import NODE, node
 from tests.kubernetes.place import QUICK, KubernetesPlace
 from tests.kubernetes.server import Manifest, Refused
@@ -463,7 +464,7 @@ async def test_an_agent_that_falls_silent_is_told_and_comes_back(
         await place.machines.agent.stop()
         await until(lambda: cluster._started().figures.silent)
         assert "agents_silent" in (await cluster.inventory()).notes
-        place.machines.agent = type(place.machines.agent)(place.server)
+        place.machines.agent = Agent(place.server, place.machines.agent.address)
         await place.machines.agent.start()
         assert await anext(batches)
         assert "agents_silent" not in (await cluster.inventory()).notes

@@ -101,6 +101,7 @@ async def seen(server: ApiServer, api: Api) -> AsyncIterator[Seen]:
     made = Seen(server, api)
     async with running(made):
         await made.until(lambda: made.reflector.staleness == 0.0 and made.reflector.synced.is_set())
+        made.now += 100.0  # the watch has been open for a while
         yield made
 
 
@@ -205,6 +206,7 @@ async def test_pauses_grow_to_half_a_minute_and_shrink_after_success(server: Api
     assert max(seen.pauses) == LONGEST_PAUSE
     server.put("pods", pod("b"))
     await seen.agrees()
+    seen.now += 100.0
     server.fail(500, "pods", watch=True)
     await server.end_watches("pods")
     await seen.until(lambda: len(seen.pauses) == 13)

@@ -133,6 +133,7 @@ class Api:
             self._token = Token(_TOKEN)
         else:
             await self._load_kubeconfig(configuration)
+        configuration.client_session_kwargs = {"trust_env": _has_proxy()}
         made = library.ApiClient(configuration)
         made.rest_client = _Rest(configuration)
         self._client = made
@@ -238,17 +239,41 @@ class Api:
         *,
         anew: bool = False,
     ) -> aiohttp.ClientResponse:
-        assert self._client is not None, "open() comes first"
         self.sent += 1
-        query = [(key, _text(value)) for key, value in (params or {}).items()]
-        method, url, sent_headers, sent_body, _ = await self._client.param_serialize(
-            method, path, query_params=query, header_params=dict(headers), body=body, auth_settings=["BearerToken"]
+        sent = {**headers, **await self._authorisation(anew=anew)}
+        query = f"?{urlencode([(key, _text(value)) for key, value in params.items()])}" if params else ""
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        return await self._session.request(
+            method, self._host + path + query, headers=sent, data=content, timeout=limits, **self._route
         )
+
+    async def _authorisation(self, *, anew: bool = False) -> dict[str, str]:
         if self._token is not None:
-            sent_headers["Authorization"] = f"Bearer {self._token.text(anew=anew)}"
-        answer = await self._client.call_api(method, url, sent_headers, sent_body, None, limits)
-        found: aiohttp.ClientResponse = answer.response
-        return found
+            return {"Authorization": f"Bearer {self._token.text(anew=anew)}"}
+        assert self._client is not None, "open() comes first"
+        known = await self._client.configuration.auth_settings()  # renews what a kubeconfig's programs have given
+        return {"Authorization": known["BearerToken"]["value"]} if "BearerToken" in known else {}
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        assert self._client is not None, "open() comes first"
+        rest_client = self._client.rest_client
+        if rest_client.pool_manager is None:
+            rest_client.pool_manager = rest_client._create_pool_manager()
+        return rest_client.pool_manager
+
+    @property
+    def _host(self) -> str:
+        assert self._client is not None, "open() comes first"
+        return str(self._client.configuration.host)
+
+    @property
+    def _route(self) -> dict[str, Any]:
+        """What a kubeconfig says of the way there."""
+        assert self._client is not None, "open() comes first"
+        told = self._client.configuration
+        found = {"server_hostname": told.tls_server_name, "proxy": told.proxy, "proxy_headers": told.proxy_headers}
+        return {name: value for name, value in found.items() if value}
 
     # --- Objects ---------------------------------------------------------------------------------------------------------
     async def get(self, resource: Resource, namespace: str, name: str) -> Manifest | None:
@@ -308,19 +333,13 @@ class Api:
     # --- Tunnels ---------------------------------------------------------------------------------------------------------
     async def websocket(self, path: str, *, params: list[tuple[str, str]], protocols: tuple[str, ...]) -> "Socket":
         """To a pod's exec or port-forward."""
-        assert self._client is not None, "open() comes first"
-        _, url, headers, _, _ = await self._client.param_serialize(
-            "GET", path, header_params={}, auth_settings=["BearerToken"]
-        )
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token.text()}"
-        pool = self._client.rest_client
-        if pool.pool_manager is None:
-            pool.pool_manager = pool._create_pool_manager()
+        url, headers = f"{self._host}{path}?{urlencode(params)}", await self._authorisation()
+        route = {name: value for name, value in self._route.items() if name != "server_hostname"}
         try:
-            return await pool.pool_manager.ws_connect(
-                f"{url}?{urlencode(params)}", headers=headers, protocols=protocols, heartbeat=30.0, max_msg_size=0
+            opened: Socket = await self._session.ws_connect(
+                url, headers=headers, protocols=protocols, heartbeat=30.0, max_msg_size=0, **route
             )
+            return opened
         except aiohttp.WSServerHandshakeError as problem:
             raise ApiError(problem.status, "Handshake", problem.message) from problem
         except _BREAKS as problem:
@@ -328,6 +347,11 @@ class Api:
 
 
 Socket = aiohttp.ClientWebSocketResponse
+
+
+def _has_proxy() -> bool:
+    """Asking the environment for each request costs more than the request, so it is asked once."""
+    return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
 
 
 def _text(value: str | int | bool) -> str:

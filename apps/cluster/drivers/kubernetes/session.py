@@ -79,6 +79,7 @@ class Session:
         self._prober = Prober()
         self._successors: dict[str, RunSpec] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by workload
+        self._choice: tuple[tuple[bool, int], Choice] | None = None
         self._room_changed = asyncio.Event()
         self._volume_changed = asyncio.Event()
         self._roomy: dict[tuple[Resources, str], float] = {}  # since when there is room for it after all
@@ -167,9 +168,12 @@ class Session:
 
     def choice(self) -> Choice:
         served = self.watches.claims.served and self.watches.classes.served
-        self.world.claims_served = served
-        offers = Offers(served, sorted(self.world.classes), self.world.slices, list(self.world.nodes.values()))
-        return choose(offers, self._choices.adapter)
+        key = (served, self.world.offers)
+        if self._choice is None or self._choice[0] != key:
+            self.world.claims_served = served
+            offers = Offers(served, sorted(self.world.classes), self.world.slices, list(self.world.nodes.values()))
+            self._choice = key, choose(offers, self._choices.adapter)
+        return self._choice[1]
 
     def inventory(self) -> Inventory:
         if not self.watches.room_known:

@@ -35,6 +35,7 @@ class World:
         self.claims_served = True
         self.troubles: dict[str, dict[str, Manifest]] = {}  # events by pod's id and event's name
         self.room = 0  # rises with everything that changes what room there is
+        self.offers = 0  # rises with everything that changes how cards can be given out
         self._slices: dict[str, dict[str, Manifest]] = {}  # by pool
         self._cards: dict[Place, Card] = {}  # without holders
         self._places: dict[str, list[Place]] = {}  # by pool
@@ -96,6 +97,7 @@ class World:
             self._places[pool] = list(found)
             self._cards.update(found)
         self.room += 1
+        self.offers += 1
 
     def node_changed(self, before: Manifest | None, after: Manifest | None) -> None:
         thing = after or before
@@ -105,6 +107,7 @@ class World:
         else:
             self.nodes[name_of(thing)] = after
         self.room += 1
+        self.offers += 1
 
     def volume_changed(self, before: Manifest | None, after: Manifest | None) -> None:
         _keep(self.volumes, before, after)
@@ -122,6 +125,7 @@ class World:
             self.classes.discard(name_of(before))
         if after is not None:
             self.classes.add(name_of(after))
+        self.offers += 1
 
     def event_changed(self, before: Manifest | None, after: Manifest | None) -> str:
         """The id of the pod that it is about."""
