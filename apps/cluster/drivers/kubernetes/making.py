@@ -6,7 +6,8 @@ changed once made (secret, claim template, pod) is created, and one of that name
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import structlog
 
@@ -56,15 +57,20 @@ class Maker:
             adapter.check(spec.resources.gpu)
             part = adapter.slice(spec)
         await self._tenant(spec)
-        await self._volumes(spec)
-        await self._secret(spec)
-        for thing in manifests.slice_objects(spec, self._rules, part):
-            await self._create(spec, thing)
+        before = [self._volumes(spec), self._secret(spec)]
+        before += [self._made(spec, thing) for thing in manifests.slice_objects(spec, self._rules, part)]
         if self._rules.services and spec.ports:
-            await self._api.apply(manifests.service(spec, self._rules))
+            before.append(self._served(spec))
+        await _all(before)
         pod = await self._create(spec, manifests.pod(spec, self._rules, image, part, adapter.name))
         self._absorb(pod)
         return pod
+
+    async def _made(self, spec: RunSpec, thing: Manifest) -> None:
+        await self._create(spec, thing)
+
+    async def _served(self, spec: RunSpec) -> None:
+        await self._applied(manifests.service(spec, self._rules))
 
     async def _create(self, spec: RunSpec, thing: Manifest) -> Manifest:
         try:
@@ -172,6 +178,17 @@ class Maker:
         """Ask for its end. A grace of nought would take it off the list while its processes still run: one second is the least."""
         grace = 0 if is_terminal(pod) else max(grace_seconds, 1)
         await self._api.delete(PODS, namespace_of(pod), name_of(pod), uid=id_of(pod), grace_seconds=grace)
+
+
+async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """At once, and none goes on when this is over, however it ends; raises the first failure."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def refusal(error: ApiError) -> PortalError:

@@ -19,7 +19,9 @@ from apps.cluster.drivers.kubernetes.ways import Ways, is_reachable
 from apps.cluster.drivers.kubernetes.world import World
 from apps.cluster.specs import Endpoint, Inventory, Observation
 from apps.core import clock
-from apps.core.errors import NotFound
+from apps.core.errors import NotFound, Unavailable
+
+_AGAIN = 2.0  # s between attempts to find a way to the cluster
 
 
 class Reader:
@@ -118,11 +120,18 @@ class Dialler:
         self._following = asyncio.get_running_loop().create_task(self._follow(), name="watch pods to dial")
 
     async def _follow(self) -> None:
-        async with self._api:
+        while True:
             try:
-                await self._pods.run()
-            finally:
-                await self._ways.close()
+                await self._api.open()
+                break
+            except Unavailable as problem:  # its kubeconfig may be written a moment later
+                self._pods.problem = str(problem.message)
+                await asyncio.sleep(_AGAIN)
+        try:
+            await self._pods.run()
+        finally:
+            await self._ways.close()
+            await self._api.close()
 
     def _changed(self, before: Manifest | None, after: Manifest | None) -> None:
         self._world.pod_changed(before, after)

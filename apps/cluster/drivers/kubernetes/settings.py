@@ -55,10 +55,9 @@ class Timing:
     """Every pause and bound of the driver, in seconds."""
 
     request: float = 15.0  # for the answer to a single request
-    watch: float = 240.0  # the server ends a watch after this, spread by a quarter
-    silence: float = (
-        90.0  # without a byte, after which a watch's connection is taken for dead; bookmarks come each minute
-    )
+    # A watch ends by the server's clock before the silence counts: quiet kinds get their first bookmark only after two minutes.
+    watch: float = 80.0  # the server ends a watch after this, spread by a quarter
+    silence: float = 90.0  # without a byte, after which a watch's connection is taken for dead
     stale: float = 10.0  # without a watch, after which what is known is no longer taken for the truth
     start: float = 30.0  # for the first lists
     room: float = 0.5  # changes of cards within this are explained at once to those that wait
