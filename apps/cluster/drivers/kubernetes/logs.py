@@ -26,11 +26,11 @@ _NOT_YET = (400, 404)  # what the server says while the container is not there y
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Of one output: `total` bytes in whole lines, the last of them in `tail`; `recent` are the times of the last second's lines."""
+    """Of one output: `total` bytes in whole lines, the last of them in `tail`; `recent` are the lines of the last second."""
 
     total: int = 0
     tail: bytes = b""
-    recent: tuple[str, ...] = ()
+    recent: tuple[Line, ...] = ()
 
 
 class Logs:
@@ -60,7 +60,7 @@ class Logs:
         """What is known with all that is new, and what there is of the line that has no end yet."""
         id_ = id_of(pod)
         known = self._known.get(id_, Known())
-        fetched = await _fetch(api, pod, since=known.recent[-1] if known.recent else "")
+        fetched = await _fetch(api, pod, since=known.recent[-1][0] if known.recent else "")
         new = _beyond(known, fetched)
         complete = [(at, line) for at, line in new if line.endswith(b"\n")]
         open_line = b"".join(line for _, line in new if not line.endswith(b"\n"))
@@ -76,22 +76,25 @@ def _with(known: Known, lines: list[Line]) -> Known:
     if not lines:
         return known
     added = b"".join(line for _, line in lines)
-    times = [*known.recent, *(at for at, _ in lines)]
-    last = _second(times[-1])
+    last = _second(lines[-1][0])
     return replace(
         known,
         total=known.total + len(added),
         tail=(known.tail + added)[-_KEPT:],
-        recent=tuple(at for at in times if _second(at) == last),
+        recent=tuple(line for line in (*known.recent, *lines) if _second(line[0]) == last),
     )
 
 
 def _beyond(known: Known, lines: list[Line]) -> list[Line]:
-    """Less the lines of the last second that were read before. The server filters by whole seconds."""
+    """Less the lines of the last second that were read before: the server filters by whole seconds.
+
+    Before them may stand the rest of a line so long that the runtime has cut it, which began in an earlier second.
+    """
     old = list(known.recent)
-    if [at for at, _ in lines[: len(old)]] == old:
-        return lines[len(old) :]
-    newest = max(map(_moment, old), default=None)  # the kubelet has begun a new file meanwhile
+    for first in (0, 1):
+        if lines[first : first + len(old)] == old:
+            return lines[first + len(old) :]
+    newest = max((_moment(at) for at, _ in old), default=None)  # the kubelet has begun a new file meanwhile
     return [(at, line) for at, line in lines if newest is None or _moment(at) > newest]
 
 
