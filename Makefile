@@ -42,8 +42,12 @@ test-e2e: ## The whole product in a real browser
 	@scripts/test.sh e2e
 
 .PHONY: test-kubernetes
-test-kubernetes: ## Everything on a real Kubernetes that is built and started for it
+test-kubernetes: setup-test ## Everything on a real Kubernetes that is built and started for it
 	@scripts/test.sh kubernetes
+
+.PHONY: test-node
+test-node: setup-test ## The node agent under a real kubelet, killed and starved (13 minutes; not part of `make test`)
+	@scripts/test.sh node
 
 .PHONY: cluster
 cluster: setup-test ## Start a real Kubernetes with two simulated cards on this machine, and say its kubeconfig

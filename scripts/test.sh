@@ -44,10 +44,12 @@ parts() {
 kubernetes() {
   export TESSERA_CLUSTER_REQUIRED=1 # where no node can run, that is a failure here and no reason to skip
   check "Test cluster, images, manifests" "${pytest[@]}" tests/cluster
-  check "Node agent on a real kubelet" "${pytest[@]}" tests/cluster_node
   check "Kubernetes driver: contract and faults" "${pytest[@]}" tests/kubernetes
   check "Notebooks as pods, in a real browser" "${pytest[@]}" tests/e2e_cluster
 }
+# Not part of `all`: it kills agents under a kubelet that tries again only after 60 to 90 s, takes 13 minutes, and on a busy machine some of
+# its waits end too soon (docs/development/known-limits.md).
+node() { TESSERA_CLUSTER_REQUIRED=1 check "Node agent on a real kubelet" "${pytest[@]}" tests/cluster_node; }
 e2e() { check "The whole product in a real browser" "${pytest[@]}" tests/e2e; }
 
 case ${1:-all} in
@@ -60,7 +62,8 @@ services) services ;;
 parts) parts ;;
 e2e) e2e ;;
 kubernetes) kubernetes ;;
-*) fail "test.sh knows all, fast, lint, c, unit, services, parts, e2e and kubernetes, not '$1'" ;;
+node) node ;;
+*) fail "test.sh knows all, fast, lint, c, unit, services, parts, e2e, kubernetes and node, not '$1'" ;;
 esac
 
 skipped=$(grep -hE '^SKIPPED' build/logs/*.log 2>/dev/null | sort -u || true)
