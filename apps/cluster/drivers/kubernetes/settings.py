@@ -35,9 +35,9 @@ class Rules:
     ingress_cidrs: tuple[str, ...] = ()  # where they run outside of the cluster, or on the hosts' network
     backstop: Mapping[str, str] = field(
         default_factory=lambda: {
-            "pods": "500",
-            "persistentvolumeclaims": "1000",
-            "services": "500",
+            "pods": "10000",  # far above any quota of the portal, which decides: this only stops what runs wild
+            "persistentvolumeclaims": "20000",
+            "services": "10000",
             "services.nodeports": "0",
         }
     )
