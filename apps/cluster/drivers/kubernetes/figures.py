@@ -23,6 +23,7 @@ PATH = "/samples"
 _EACH = 1.0  # s between batches
 _AGAIN = (0.5, 1.0, 2.0, 5.0, 10.0)  # s between attempts while an agent does not answer; the last one from then on
 _SILENCE = 15.0  # s without a line, of which there is one each second
+_MOST = 200_000  # samples kept while nobody reads: half a minute of a thousand nodes
 _LINE = 2**24  # bytes
 
 Address = Callable[[Manifest, int], Awaitable[tuple[str, int]]]  # of a pod's port
@@ -108,6 +109,8 @@ class Figures:
             if subject:
                 sample = Sample(**{**fields, "subject": subject, "at": datetime.fromisoformat(fields["at"])})
                 self._new[subject, sample.at] = sample
+        for old in list(self._new)[: max(len(self._new) - _MOST, 0)]:
+            del self._new[old]
         self._arrived.set()
 
     def _subject(self, subject: str) -> str:
