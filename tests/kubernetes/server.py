@@ -20,6 +20,8 @@ import attrs
 from kmock import KubernetesError, KubernetesScaffold
 from kmock._internal import parsing
 
+from tests.kubernetes.objects import merged, selected
+
 Manifest = dict[str, Any]
 Key = tuple[str, str]
 
@@ -134,7 +136,7 @@ class ApiServer(KubernetesScaffold):
         return thing
 
     def patch(self, plural: str, name: str, change: Manifest) -> Manifest:
-        return self.put(plural, _merged(self.one(plural, name), change))
+        return self.put(plural, merged(self.one(plural, name), change))
 
     def drop(self, plural: str, name: str) -> None:
         """Gone at once, whatever its finalizers say."""
@@ -236,7 +238,7 @@ class ApiServer(KubernetesScaffold):
             if (namespace, name) not in shelf.things:
                 raise Refused(404, f'{plural} "{name}" not found')
             return shelf.things[namespace, name]
-        items = [thing for thing in shelf.things.values() if _selected(thing, namespace, params)]
+        items = [thing for thing in shelf.things.values() if selected(thing, namespace, params)]
         return {"kind": "List", "metadata": {"resourceVersion": str(max(self._version, 1))}, "items": items}
 
     async def _watch(self, plural: str, namespace: str, params: dict[str, str]) -> AsyncIterator[Any]:
@@ -252,7 +254,7 @@ class ApiServer(KubernetesScaffold):
             for event in [event for event in shelf.history if event.version > since]:
                 since = event.version
                 kind = event.kind
-                if kind != "BOOKMARK" and not _selected(event.thing, namespace, params):
+                if kind != "BOOKMARK" and not selected(event.thing, namespace, params):
                     continue
                 if shelf.silent:
                     continue
@@ -290,7 +292,7 @@ class ApiServer(KubernetesScaffold):
             raise Refused(404, f'{plural} "{name}" not found')
         if known is None:
             return self._create(plural, namespace, change)
-        thing = _merged(known, change)
+        thing = merged(known, change)
         if thing == known:
             return known
         if plural == "pods" and thing.get("spec") != known.get("spec"):
@@ -403,33 +405,3 @@ def _error_event(code: int, message: str) -> Manifest:
 
 def _now(later: int = 0) -> str:
     return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _merged(known: Any, change: Any) -> Any:
-    """A merge patch; lists are replaced, which is what apply does to the lists that the driver applies."""
-    if not isinstance(known, dict) or not isinstance(change, dict):
-        return copy.deepcopy(change)
-    merged = dict(known)
-    for key, value in change.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(known.get(key), value)
-    return merged
-
-
-def _selected(thing: Manifest, namespace: str, params: dict[str, str]) -> bool:
-    if namespace and thing["metadata"].get("namespace") != namespace:
-        return False
-    labels = thing["metadata"].get("labels") or {}
-    wanted = [part.split("=", 1) for part in params.get("labelSelector", "").split(",") if part]
-    if any(labels.get(key) != value for key, value in wanted):
-        return False
-    fields = [part.split("=", 1) for part in params.get("fieldSelector", "").split(",") if part]
-    return all(_field(thing, path) == value for path, value in fields)
-
-
-def _field(thing: Any, path: str) -> Any:
-    for part in path.split("."):
-        thing = (thing or {}).get(part)
-    return thing
