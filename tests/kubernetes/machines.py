@@ -64,6 +64,8 @@ class Machines:
         self.programs = {"exercise": PROGRAM}
         self.schedules = True  # False: pods wait without a word
         self.prepares = True  # False: the DRA driver is not registered
+        self.overlooks = 0  # times that the scheduler overlooks room, and takes no other look before it is woken
+        self._overlooked: set[str] = set()
         self._containers: dict[str, Container] = {}  # by pod's id
         self._waiting: list[str] = []  # names of pods, oldest first
         # Addresses of this machine's loopback, another range for each place: several run at once.
@@ -73,7 +75,8 @@ class Machines:
         self.agent = Agent(server, f"{self.network}.1")
         server.on_change.append(self._changed)
         server.put("nodes", node())
-        server.put("deviceclasses", {"metadata": {"name": names.DRIVER}})
+        for name in (names.DRIVER, names.WAKING):
+            server.put("deviceclasses", {"metadata": {"name": name}})
 
     def cards(self, models: str) -> None:
         self.server.put("resourceslices", resource_slice(models))
@@ -87,6 +90,9 @@ class Machines:
 
     # --- Scheduler and controllers ---------------------------------------------------------------------------------------
     def _changed(self, plural: str, before: Manifest | None, after: Manifest | None) -> None:
+        if plural == "deviceclasses":
+            self._overlooked.clear()
+            self._place_all()
         if plural == "persistentvolumeclaims" and before is None and after is not None:
             self.server.patch(plural, after["metadata"]["name"], {"status": {"phase": "Bound"}})
         if plural == "pods" and (after or before or {})["metadata"]["namespace"] == names.AGENT_NAMESPACE:
@@ -116,13 +122,16 @@ class Machines:
     def _place_all(self) -> None:
         for name in list(self._waiting) if self.schedules else ():
             found = [pod for pod in self.server.all("pods") if pod["metadata"]["name"] == name]
-            if found and self._place(copy.deepcopy(found[0])):
+            if found and name not in self._overlooked and self._place(copy.deepcopy(found[0])):
                 self._waiting.remove(name)
 
     def _place(self, pod: Manifest) -> bool:
         claims = self._claims(pod)
-        given = self._allocate(claims)
         name = pod["metadata"]["name"]
+        if claims and self.overlooks:
+            self.overlooks -= 1
+            self._overlooked.add(name)
+        given = None if name in self._overlooked else self._allocate(claims)
         if given is None:
             message = "0/1 nodes are available: 1 cannot allocate all claims."
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}

@@ -10,13 +10,13 @@ def merged(known: Any, change: Any) -> Any:
     """A merge patch; lists are replaced, which is what apply does to the lists that the driver applies."""
     if not isinstance(known, dict) or not isinstance(change, dict):
         return copy.deepcopy(change)
-    merged = dict(known)
+    result = dict(known)
     for key, value in change.items():
         if value is None:
-            merged.pop(key, None)
+            result.pop(key, None)
         else:
-            merged[key] = merged(known.get(key), value)
-    return merged
+            result[key] = merged(known.get(key), value)
+    return result
 
 
 def selected(thing: Manifest, namespace: str, params: dict[str, str]) -> bool:

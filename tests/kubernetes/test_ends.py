@@ -22,7 +22,7 @@ THIRD = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
 
 @pytest.fixture(autouse=True)
 async def quickly_stale(place: KubernetesPlace) -> None:
-    place.timing = replace(QUICK, stale=0.3, request=1.0)
+    place.timing = replace(QUICK, stale=0.3)
 
 
 # --- Ends ----------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.cluster.drivers.kubernetes import KubernetesCluster
+from apps.cluster.drivers.kubernetes import KubernetesCluster, names
 from apps.cluster.drivers.kubernetes.api import ClusterUnavailable
 from apps.cluster.specs import RunState
 from apps.core.errors import Conflict, InvalidInput, NeverFits, Unavailable
@@ -114,6 +114,30 @@ async def test_a_create_whose_answer_never_came_is_met_again(
     assert (await facts(cluster, "a"))["authorised"]
     for kind in ("pods", "secrets", "resourceclaimtemplates", "resourceclaims", "persistentvolumeclaims"):
         assert len(place.server.all(kind)) == 1, kind
+
+
+async def test_a_scheduler_that_overlooks_room_is_woken(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    place.machines.cards("h100")
+    place.machines.overlooks = 2  # the second time when it looks again: it is woken once more
+    await cluster.apply(place.spec("a", gpu=THIRD))
+    await watch.until("a", RunState.WAITING, "placing_pod")
+    await watch.until("a", RunState.READY)
+    assert place.machines.overlooks == 0
+
+
+async def test_nobody_is_woken_while_there_is_no_room(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    place.machines.cards("h100")
+    await cluster.apply(place.spec("a", gpu=GpuShare(1, GIB, 1000, 1000)))
+    await watch.until("a", RunState.READY)
+    await cluster.apply(place.spec("b", gpu=THIRD))
+    await watch.until("b", RunState.WAITING, "waiting_card")
+    woken = place.server.one("deviceclasses", names.WAKING)
+    await asyncio.sleep(4 * place.timing.overlooked)  # nothing tells of what does not happen
+    assert place.server.one("deviceclasses", names.WAKING) == woken
 
 
 async def test_an_object_of_somebody_else_under_our_name_is_in_the_way(

@@ -11,7 +11,7 @@ import structlog
 
 from apps.cluster.drivers.kubernetes import names
 from apps.cluster.drivers.kubernetes.api import Api, ApiError
-from apps.cluster.drivers.kubernetes.kinds import PODS, SECRETS, TEMPLATES
+from apps.cluster.drivers.kubernetes.kinds import CLASSES, PODS, SECRETS, TEMPLATES
 from apps.cluster.drivers.kubernetes.making import Maker
 from apps.cluster.drivers.kubernetes.objects import (
     Manifest,
@@ -77,6 +77,13 @@ class Keeper:
                 log.info("mark_failed", pod=name, problem=str(problem))
             await self._sleep(pause)
 
+    # --- Waking ----------------------------------------------------------------------------------------------------------
+    def wake_scheduler(self) -> None:
+        """It has overlooked room (waiting.py). Where the class is missing, or may not be changed, it looks again by itself after minutes."""
+        patch = {"metadata": {"annotations": {names.WOKEN: clock.now().isoformat()}}}
+        log.info("scheduler_woken", waiting_class=names.WAKING)
+        self.begin(self._quietly(self._api.merge(CLASSES, "", names.WAKING, patch), names.WAKING), "wake scheduler")
+
     # --- Left-overs ------------------------------------------------------------------------------------------------------
     async def tidy(self, pod: Manifest) -> None:
         """Its pod is no more, so nothing needs its secret and its template."""
@@ -126,7 +133,7 @@ class Keeper:
         ended = finished_at(pod)
         return is_terminal(pod) and ended is not None and clock.now() - ended > self._timing.keep_finished
 
-    async def _quietly(self, work: Awaitable[None], what: str) -> None:
+    async def _quietly(self, work: Awaitable[object], what: str) -> None:
         try:
             await work
         except (ApiError, Unavailable) as problem:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 DOMAIN = "tessera.dev"
 DRIVER = f"gpu.{DOMAIN}"  # of the cards, and the name of their DeviceClass
+WAKING = f"waking.{DOMAIN}"  # a DeviceClass that nobody asks for; its changes wake the scheduler (waiting.py)
 FIELD_MANAGER = "tessera"
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -27,6 +28,7 @@ UID = f"{DOMAIN}/uid"  # only where the label could not bear it
 VOLUME = f"{DOMAIN}/volume"  # the portal's key of a volume
 SETUP = f"{DOMAIN}/setup"  # on a namespace: the hash of what was put into it
 READY = f"{DOMAIN}/ready"  # on a pod: when it answered for the first time
+WOKEN = f"{DOMAIN}/woken"  # on the class that wakes: when it did
 SLICES = f"{DOMAIN}/slices"  # on a pod: the adapter that cut its share
 
 AGENT_NAMESPACE = "tessera-system"

@@ -1,7 +1,6 @@
 """A started driver's connection to its cluster: the watches, what they know, and what is done about it."""
 
 import asyncio
-import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +10,11 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from apps.cluster.drivers.kubernetes import explain, names
+from apps.cluster.drivers.kubernetes import names
 from apps.cluster.drivers.kubernetes.adapters import Choice, Offers, choose
 from apps.cluster.drivers.kubernetes.api import Api, ApiError, ClusterUnavailable, Connection
-from apps.cluster.drivers.kubernetes.ends import Reason
 from apps.cluster.drivers.kubernetes.figures import Figures
-from apps.cluster.drivers.kubernetes.inventory import inventory, shown_cards
+from apps.cluster.drivers.kubernetes.inventory import inventory
 from apps.cluster.drivers.kubernetes.keeping import Keeper
 from apps.cluster.drivers.kubernetes.kinds import SECRETS, VOLUMES
 from apps.cluster.drivers.kubernetes.making import Maker, NoImage, refusal
@@ -36,6 +34,7 @@ from apps.cluster.drivers.kubernetes.objects import (
 from apps.cluster.drivers.kubernetes.readiness import Prober
 from apps.cluster.drivers.kubernetes.runs import Runs
 from apps.cluster.drivers.kubernetes.settings import Rules, Timing
+from apps.cluster.drivers.kubernetes.waiting import Waiting
 from apps.cluster.drivers.kubernetes.watches import Changed, Watches
 from apps.cluster.drivers.kubernetes.ways import Ways
 from apps.cluster.drivers.kubernetes.world import World
@@ -43,13 +42,11 @@ from apps.cluster.drivers.local.feed import Feed
 from apps.cluster.specs import Inventory, Observation, RunSpec, Sample
 from apps.core import clock
 from apps.core.errors import Conflict, NotFound, PortalError, Unavailable
-from apps.core.share import Resources
 
 log = structlog.get_logger(__name__)
 
 _AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)  # s between attempts at what nobody waits for; the last one from then on
 _MARKING = 1.0  # s that the news of an answer waits for its being written down
-_NOTICES = 5.0  # s within which the scheduler takes notice of room that has come
 _REMOVAL = 30.0  # s that are waited for a volume to be gone
 
 
@@ -72,18 +69,22 @@ class Session:
         self.world = World()
         self.maker = Maker(self.api, choices.rules, self.world, self._absorb)
         self.ways = Ways(self.api, choices.rules, self.maker.token, forward=choices.forward)
-        self.runs = Runs(self.world, feed, self._timing, explain=self._why_waiting, probe=self._probe, gone=self._gone)
-        self.figures = Figures(self.ways.address, self.world.owner_of_claim, self._agent_token)
         self.keeper = Keeper(self.api, choices.rules, self._timing, self.world, self.maker)
+        self._room_changed = asyncio.Event()
+        self.waiting = Waiting(
+            *(self.world, self._timing, self.choice),
+            who=lambda: self.runs.waiting,
+            look=self._room_changed.set,
+            wake=self.keeper.wake_scheduler,
+        )
+        self.runs = Runs(self.world, feed, self._timing, explain=self.waiting.why, probe=self._probe, gone=self._gone)
+        self.figures = Figures(self.ways.address, self.world.owner_of_claim, self._agent_token)
         self.watches = Watches(self.api, choices.rules, self._timing, self._told(), self.figures.agent_changed)
         self._prober = Prober()
         self._successors: dict[str, RunSpec] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by workload
         self._choice: tuple[tuple[bool, int], Choice] | None = None
-        self._room_changed = asyncio.Event()
         self._volume_changed = asyncio.Event()
-        self._roomy: dict[tuple[Resources, str], float] = {}  # since when there is room for it after all
-        self._explained: dict[tuple[Resources, str], tuple[int, float, Reason]] = {}
 
     # --- Its life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:
@@ -97,6 +98,7 @@ class Session:
         self.keeper.begin(self.keeper.sweep(), "sweep")
 
     async def close(self) -> None:
+        self.waiting.close()
         await self.watches.close()
         await self.keeper.close()
         await self.runs.close()
@@ -179,34 +181,6 @@ class Session:
         if not self.watches.room_known:
             raise ClusterUnavailable("The cluster cannot be watched now, so its cards are not known.")
         return inventory(self.world, self.choice(), silent_agents=bool(self.figures.silent))
-
-    def _why_waiting(self, spec: RunSpec, message: str) -> Reason:
-        """The same question twice within a moment gets the same answer: there may be a thousand that ask."""
-        key, now = (spec.resources, message), time.monotonic()
-        known = self._explained.get(key)
-        if known is not None and (known[0] == self.world.room or now - known[1] < self._timing.room):
-            return known[2]
-        if len(self._explained) > 1000:
-            self._explained.clear()
-            self._roomy.clear()
-        reason = explain.why_waiting(spec.resources, shown_cards(self.world, self.choice()), message)
-        reason = self._unless_just_freed(key, now, reason)
-        self._explained[key] = (self.world.room, now, reason)
-        return reason
-
-    def _unless_just_freed(self, key: tuple[Resources, str], now: float, reason: Reason) -> Reason:
-        """Room that has just come is found by the scheduler in a moment; that it finds none is worth a word only after a while."""
-        if reason[0] != "waiting_scheduler" or explain.NO_CLAIM not in key[1]:
-            self._roomy.pop(key, None)
-            return reason
-        if now - self._roomy.setdefault(key, now) >= _NOTICES:
-            return reason
-        asyncio.get_running_loop().call_later(_NOTICES, self._forget_explained, key)
-        return "placing_pod", {}
-
-    def _forget_explained(self, key: tuple[Resources, str]) -> None:
-        self._explained.pop(key, None)
-        self._room_changed.set()
 
     async def _explain_again(self) -> None:
         """What those that wait wait for changes with every claim; they are told soon, not each time."""

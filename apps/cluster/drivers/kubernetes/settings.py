@@ -61,6 +61,9 @@ class Timing:
     stale: float = 10.0  # without a watch, after which what is known is no longer taken for the truth
     start: float = 30.0  # for the first lists
     room: float = 0.5  # changes of cards within this are explained at once to those that wait
+    noticed: float = 5.0  # from which on it is worth a word that the scheduler does not take the room that there is
+    overlooked: float = 1.0  # after which it is woken for that; then after twice as long, and so on
+    overlooked_longest: float = 60.0
     slow: float = 20.0  # without an answer, after which the page says that this is unusual
     stuck: float = 30.0  # after the end of the grace, when a pod is still there
     tidy: float = 3600.0  # between looks for what a killed controller left
