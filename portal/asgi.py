@@ -10,12 +10,15 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 http = get_asgi_application()
 
-from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402 - needs the applications to be loaded
+from django.conf import settings  # noqa: E402 - these need the applications to be loaded
+
+from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402
+from portal.places import Places  # noqa: E402
 
 pages = URLRouter(websocket_urlpatterns)  # type: ignore[arg-type] # the stubs want a subclass of their own
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": Places(http, settings.WEB_PLACES),  # type: ignore[arg-type] # Django's stubs narrow the messages
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(pages)),
     }
 )

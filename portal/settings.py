@@ -114,6 +114,9 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
+# Requests that are worked on at the same time; the others wait in the order in which they came. Each has a thread and a connection to the
+# database, so this must stay below TESSERA_DATABASE_POOL, of which live pages take a few as well.
+WEB_PLACES = env.integer("TESSERA_WEB_PLACES", 16)
 
 TEMPLATES = [
     {
@@ -138,7 +141,7 @@ def database(url: str) -> dict[str, Any]:
     """Django's settings for `postgresql://user:password@host:port/name`, or SQLite in the state folder where `url` is empty."""
     if not url:
         return {
-            "ENGINE": "django.db.backends.sqlite3",
+            "ENGINE": "portal.sqlite",  # Django's, with a fair queue of writers
             "NAME": STATE_DIR / "tessera.sqlite3",
             "OPTIONS": {
                 # Writers queue at BEGIN instead of failing in the middle; readers never wait (WAL).
@@ -158,7 +161,7 @@ def database(url: str) -> dict[str, Any]:
         "HOST": parts.hostname or "",
         "PORT": parts.port or "",
         "CONN_MAX_AGE": 0,  # the pool requires it
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": env.integer("TESSERA_DATABASE_POOL", 10)}},
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": env.integer("TESSERA_DATABASE_POOL", 20)}},
     }
 
 

@@ -1,0 +1,62 @@
+"""The backend: a transaction waits for its turn before BEGIN IMMEDIATE, and gives it back at its end."""
+
+import threading
+from typing import Any
+
+from django.db.backends.sqlite3 import base
+from django.db.utils import OperationalError
+
+from portal.sqlite.turn import Turn
+
+_SECONDS = 20.0  # as SQLite's own busy_timeout, see settings
+
+_turns: dict[str, Turn] = {}
+_making = threading.Lock()
+
+
+def _turn_of(database: str) -> Turn:
+    with _making:
+        return _turns.setdefault(database, Turn(database))
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    _turn: Turn | None = None  # while this connection holds it
+
+    def _start_transaction_under_autocommit(self) -> None:
+        self._take_turn()
+        try:
+            super()._start_transaction_under_autocommit()  # type: ignore[misc] # the stubs lack it
+        except BaseException:
+            self._give_turn()
+            raise
+
+    def _commit(self) -> Any:
+        result = super()._commit()  # type: ignore[misc] # a commit that fails is followed by a rollback
+        self._give_turn()
+        return result
+
+    def _rollback(self) -> Any:
+        try:
+            return super()._rollback()  # type: ignore[misc]
+        finally:
+            self._give_turn()
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._give_turn()  # SQLite has rolled back, also where Django still thinks of a transaction
+
+    def _take_turn(self) -> None:
+        name = str(self.settings_dict["NAME"])
+        if self._turn is not None or self.is_in_memory_db():
+            return
+        turn = _turn_of(name)
+        if not turn.take(_SECONDS):
+            raise OperationalError("database is locked: its turn did not come")
+        self._turn = turn
+
+    def _give_turn(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.give()
