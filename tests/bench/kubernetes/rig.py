@@ -99,8 +99,33 @@ class Rig:
 
 
 @contextmanager
-def rig(options: Options, **settings: str) -> Iterator[Rig]:
-    with running(options, NAME) as cluster:
+def _cluster(options: Options, cores: set[int], nice: int) -> Iterator[Cluster]:
+    """On some of the cores, and behind the portal's processes: in production it has machines of its own."""
+    everything = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    os.setpriority(os.PRIO_PROCESS, 0, nice)  # what is started now inherits both
+    try:
+        with running(options, NAME) as cluster:
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
+            os.sched_setaffinity(0, everything - cores or everything)
+            yield cluster
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+        os.sched_setaffinity(0, everything)
+
+
+def halves() -> tuple[set[int], set[int]]:
+    """Of this machine's cores: those for the cluster, those for the portal and its clients. One core serves both."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    return set(cores[:half] or cores), set(cores[half:])
+
+
+@contextmanager
+def rig(options: Options, *, apart: bool = False, nice: int = 0, **settings: str) -> Iterator[Rig]:
+    """`apart`: the cluster has one half of the cores and everything else the other; `nice`: of the cluster's processes."""
+    cores = halves()[0] if apart else os.sched_getaffinity(0)
+    with _cluster(options, cores, nice) as cluster:
         if options.real:
             images.provide(cluster, "notebook")
             install(cluster)
