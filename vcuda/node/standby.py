@@ -23,8 +23,8 @@ async def await_state(options: Options, status: Callable[[], dict[str, Any]], st
     lock = try_state(options.state)
     if lock is not None:
         return lock
-    log.info("Process %s works in %s; this agent takes over when that ends.", holder(options.state), options.state)
     runner = await serve_http(_application(status), options.listen.open()) if options.listen else None
+    log.info("Process %s works in %s; this agent takes over when that ends.", holder(options.state), options.state)
     try:
         while (lock := try_state(options.state)) is None and not stopping.is_set():
             with suppress(TimeoutError):

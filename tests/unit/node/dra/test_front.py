@@ -94,12 +94,3 @@ async def test_a_call_between_two_agents_waits_and_is_answered(update: Update) -
         assert (await asked)[UID].error == ""
         assert set(new.claims) == {UID}
         assert [device.health for device in (await told).devices] == [health.HEALTHY]
-
-
-async def test_an_agent_that_has_just_got_the_state_does_not_ask_itself(update: Update) -> None:
-    async with kubelet(update.place / "k", NEW) as caller:
-        update.holder = None
-        asked = asyncio.create_task(caller.prepare((UID, "claim")))
-        await asyncio.wait({asked}, timeout=0.3)
-        update.take_over(NEW)
-        assert (await asked)[UID].error == ""
