@@ -96,7 +96,7 @@ async def test_a_claim_is_prepared_with_limits_that_programs_will_meet(cluster: 
         assert {uid: answer.error for uid, answer in answers.items()} == {"claim-1": "", "claim-2": ""}
         claim = await cluster.agent.ask("GET", "/claims/claim-1")
         assert (claim["devices"][0]["memory"], claim["devices"][0]["compute"]) == (8 * GIB, 300)
-        assert (cluster.agent.state / "claims").stat().st_mode & 0o077 == 0
+        assert all((cluster.agent.state / name).stat().st_mode & 0o077 == 0 for name in ("claims", "agent.lock"))
         health = await cluster.agent.ask("GET", "/healthz")
         assert health["kubernetes"]["registered"]
         assert await caller.unprepare(("claim-1", "claim-1"), ("claim-2", "claim-2")) == {"claim-1": "", "claim-2": ""}
@@ -142,21 +142,36 @@ async def test_metrics_name_each_claim(cluster: ClusterSite) -> None:
 
 
 async def test_a_sick_card_is_tainted_and_kubelet_hears_of_it(cluster: ClusterSite) -> None:
-    def effects() -> list[str]:
-        found = cluster.server.get_slice() or {"spec": {"devices": []}}
-        return [taint["effect"] for device in found["spec"]["devices"] for taint in device.get("taints", ())]
-
     async with kubelet(cluster.folder / "k") as caller:
         states = aiter(caller.health.NodeWatchResources(health.NodeWatchResourcesRequest()))
         assert {device.health for device in (await anext(states)).devices} == {health.HEALTHY}
         sim_tool("fault", cluster.site.sim_node, "card", "0", "lost", "--xid", "0")
-        await until(lambda: effects() == ["NoExecute"])
+        await until(lambda: effects(cluster.server) == ["NoExecute"])
         sick = await anext(states)
         assert [(d.device.device_name, d.message) for d in sick.devices if d.health == health.UNHEALTHY] == [
             ("gpu-0", "gpu_lost")
         ]
         sim_tool("fault", cluster.site.sim_node, "card", "0", "healthy")
-        await until(lambda: effects() == [])
+        await until(lambda: effects(cluster.server) == [])
+
+
+async def test_a_card_whose_error_wants_a_reset_is_trusted_again_after_a_restart(cluster: ClusterSite) -> None:
+    sim_tool("fault", cluster.site.sim_node, "card", "0", "unhealthy", "--xid", "48")
+    await until(lambda: effects(cluster.server) == ["NoSchedule"])
+    sim_tool("fault", cluster.site.sim_node, "card", "0", "healthy")
+    for _ in range(2):
+        await cluster.agent.whole_second()
+    assert effects(cluster.server) == ["NoSchedule"]
+    assert await cluster.agent.stop() == 0
+    address = cluster.url.removeprefix("http://")
+    async with running_agent(cluster.folder, *in_cluster(cluster.site, address)):
+        await until(lambda: effects(cluster.server) == [])
+
+
+def effects(server: ApiServer) -> list[str]:
+    """Of the taints that the slice tells."""
+    found = server.get_slice() or {"spec": {"devices": []}}
+    return [taint["effect"] for device in found["spec"]["devices"] for taint in device.get("taints", ())]
 
 
 async def test_it_stays_small(cluster: ClusterSite) -> None:
