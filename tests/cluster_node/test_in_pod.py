@@ -11,7 +11,8 @@ from tests.cluster import install
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import BOUND, eventually
 from tests.cluster_node.agent import NodeAgent, PodAgent, rss_mib
-from tests.cluster_node.workloads import GIB, Tenant, host_pid
+from tests.cluster_node.programs import host_pid
+from tests.cluster_node.workloads import GIB, Tenant
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import pytest
 
 from tests.cluster.pods import eventually
 from tests.cluster_node.agent import NodeAgent, rss_mib
-from tests.cluster_node.workloads import GIB, Tenant, host_pid
+from tests.cluster_node.programs import host_pid
+from tests.cluster_node.workloads import GIB, Tenant
 
 MS = 1_000_000  # ns
 PLACE = "/usr/lib/x86_64-linux-gnu"

@@ -36,7 +36,7 @@ class Update:
         self._nodes: list[Node] = []
 
     def other(self) -> Path | None:
-        return self.holder and plugin_socket(self.place / "k", self.holder)
+        return None if self.holder is None else plugin_socket(self.place / "k", self.holder)
 
     def take_over(self, process: int) -> Node:
         self.holder = process
