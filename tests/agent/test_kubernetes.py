@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.agent.conftest import BOUND, GIB, Agent, Site, running_agent, sim_tool
+from tests.agent.conftest import BOUND, GIB, Agent, Site, running_agent, sim_tool, start_agent
 from tests.agent.test_survival import refusal_of
 from tests.unit.node.apiserver import CLAIMS, SLICES, ApiServer, kubeconfig, resource_claim, result, running_api_server
 from tests.unit.node.dra.kubelet import Kubelet, kubelet
@@ -49,13 +50,15 @@ async def cluster(site: Site, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     async with running_api_server() as server:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig(server, site.place)))
         (site.place / "token").write_text(f"{TOKEN}\n")
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            address = f"127.0.0.1:{found.getsockname()[1]}"
-        options: list[str | Path] = ["--sim-node", site.sim_node, "--kubernetes", "--node-name", "node-1"]
-        options += ["--kubelet-dir", site.place / "k", "--cdi-dir", site.place / "cdi"]
-        options += ["--listen", address, "--token-file", site.place / "token"]
-        async with running_agent(site.place, *options) as agent:
+        address = f"127.0.0.1:{_closed_port()}"
+        async with running_agent(site.place, *in_cluster(site, address)) as agent:
             yield ClusterSite(site, server, agent, f"http://{address}")
+
+
+def in_cluster(site: Site, address: str) -> list[str | Path]:
+    options: list[str | Path] = ["--sim-node", site.sim_node, "--kubernetes", "--node-name", "node-1"]
+    options += ["--kubelet-dir", site.place / "k", "--cdi-dir", site.place / "cdi"]
+    return [*options, "--listen", address, "--token-file", site.place / "token"]
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -93,7 +96,7 @@ async def test_a_claim_is_prepared_with_limits_that_programs_will_meet(cluster: 
         assert {uid: answer.error for uid, answer in answers.items()} == {"claim-1": "", "claim-2": ""}
         claim = await cluster.agent.ask("GET", "/claims/claim-1")
         assert (claim["devices"][0]["memory"], claim["devices"][0]["compute"]) == (8 * GIB, 300)
-        assert (cluster.agent.state / "claims").stat().st_mode & 0o077 == 0
+        assert all((cluster.agent.state / name).stat().st_mode & 0o077 == 0 for name in ("claims", "agent.lock"))
         health = await cluster.agent.ask("GET", "/healthz")
         assert health["kubernetes"]["registered"]
         assert await caller.unprepare(("claim-1", "claim-1"), ("claim-2", "claim-2")) == {"claim-1": "", "claim-2": ""}
@@ -139,21 +142,36 @@ async def test_metrics_name_each_claim(cluster: ClusterSite) -> None:
 
 
 async def test_a_sick_card_is_tainted_and_kubelet_hears_of_it(cluster: ClusterSite) -> None:
-    def effects() -> list[str]:
-        found = cluster.server.get_slice() or {"spec": {"devices": []}}
-        return [taint["effect"] for device in found["spec"]["devices"] for taint in device.get("taints", ())]
-
     async with kubelet(cluster.folder / "k") as caller:
         states = aiter(caller.health.NodeWatchResources(health.NodeWatchResourcesRequest()))
         assert {device.health for device in (await anext(states)).devices} == {health.HEALTHY}
         sim_tool("fault", cluster.site.sim_node, "card", "0", "lost", "--xid", "0")
-        await until(lambda: effects() == ["NoExecute"])
+        await until(lambda: effects(cluster.server) == ["NoExecute"])
         sick = await anext(states)
         assert [(d.device.device_name, d.message) for d in sick.devices if d.health == health.UNHEALTHY] == [
             ("gpu-0", "gpu_lost")
         ]
         sim_tool("fault", cluster.site.sim_node, "card", "0", "healthy")
-        await until(lambda: effects() == [])
+        await until(lambda: effects(cluster.server) == [])
+
+
+async def test_a_card_whose_error_wants_a_reset_is_trusted_again_after_a_restart(cluster: ClusterSite) -> None:
+    sim_tool("fault", cluster.site.sim_node, "card", "0", "unhealthy", "--xid", "48")
+    await until(lambda: effects(cluster.server) == ["NoSchedule"])
+    sim_tool("fault", cluster.site.sim_node, "card", "0", "healthy")
+    for _ in range(2):
+        await cluster.agent.whole_second()
+    assert effects(cluster.server) == ["NoSchedule"]
+    assert await cluster.agent.stop() == 0
+    address = cluster.url.removeprefix("http://")
+    async with running_agent(cluster.folder, *in_cluster(cluster.site, address)):
+        await until(lambda: effects(cluster.server) == [])
+
+
+def effects(server: ApiServer) -> list[str]:
+    """Of the taints that the slice tells."""
+    found = server.get_slice() or {"spec": {"devices": []}}
+    return [taint["effect"] for device in found["spec"]["devices"] for taint in device.get("taints", ())]
 
 
 async def test_it_stays_small(cluster: ClusterSite) -> None:
@@ -184,6 +202,63 @@ async def _timed(call: Awaitable[Any]) -> float:
     began = loop.time()
     await call
     return loop.time() - began
+
+
+@asynccontextmanager
+async def second_agent(cluster: ClusterSite) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """On the same state, and its address. It waits for the first one to end."""
+    address = f"127.0.0.1:{_closed_port()}"
+    state, own = cluster.agent.state, cluster.folder / "second.sock"
+    process = await start_agent("--state", state, "--socket", own, *in_cluster(cluster.site, address))
+    assert process.stderr is not None
+    try:
+        async for line in process.stderr:
+            if b"takes over when that ends" in line:
+                break
+        yield process, f"http://{address}/healthz"
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def healthz(url: str) -> tuple[int, dict[str, Any]]:
+    async with aiohttp.ClientSession() as client, client.get(url) as response:
+        return response.status, await response.json()
+
+
+@pytest.mark.parametrize("ends", ["as asked", "killed"])
+async def test_an_agent_follows_another_and_no_call_of_kubelet_fails(cluster: ClusterSite, ends: str) -> None:
+    """As in a rolling update: the new one is there before the old one goes, and kubelet calls the new one."""
+    async with second_agent(cluster) as (process, health):
+        assert (await healthz(health))[0] == 503, "kubelet does not know it yet, so the other one must stay"
+        async with kubelet(cluster.folder / "k", process.pid) as caller:
+            assert (await healthz(health))[0] == 200
+            claims = [
+                cluster.claim(f"claim-{number}", results=[result(memory="1Gi", compute="10")]) for number in range(40)
+            ]
+            asked = asyncio.create_task(_prepared_one_after_another(caller, claims))
+            await until(lambda: len(list((cluster.folder / "cdi").glob("tessera-*.json"))) >= 5)
+            assert len((await cluster.agent.ask("GET", "/claims"))["claims"]) >= 5, "the first one did that"
+            await (cluster.agent.stop() if ends == "as asked" else cluster.agent.kill())
+            assert await asked == [""] * 40
+            status, said = await healthz(health)
+            assert (status, said["status"], said["claims"], said["kubernetes"]["registered"]) == (200, "ok", 40, True)
+            sockets = [path.name for path in (cluster.folder / "k").rglob("*.sock")]
+            assert sorted(sockets) == [f"dra-{process.pid}.sock", f"gpu.tessera.dev-{process.pid}-reg.sock"]
+
+
+async def test_an_agent_that_waits_for_another_ends_when_asked(cluster: ClusterSite) -> None:
+    async with second_agent(cluster) as (process, _):
+        process.terminate()
+        await process.communicate()
+        assert process.returncode == 0
+    assert len(list((cluster.folder / "k").rglob("*.sock"))) == 2
+    assert (await cluster.agent.ask("GET", "/healthz"))["status"] == "ok"
+
+
+async def _prepared_one_after_another(caller: Kubelet, claims: list[tuple[str, str]]) -> list[str]:
+    return [(await caller.prepare(claim))[claim[0]].error for claim in claims]
 
 
 async def test_without_a_way_to_the_api_server_it_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,8 +52,13 @@ class Api:
     def post(self, path: str, body: Any) -> Any:
         return json.loads(self.call("POST", path, body=body))
 
-    def delete(self, path: str) -> None:
-        self.call("DELETE", path)
+    def merge(self, path: str, patch: Any) -> None:
+        """Of an object, by a merge patch."""
+        self.call("PATCH", path, body=patch, content="application/merge-patch+json")
+
+    def delete(self, path: str, **query: str) -> None:
+        """An object, or all of a collection."""
+        self.call("DELETE", path, query=query)
 
     def call(
         self,
@@ -62,10 +67,11 @@ class Api:
         *,
         query: dict[str, str] | None = None,
         body: Any = None,
+        content: str = "application/json",
         timeout: float = _SECONDS,
     ) -> bytes:
         with closing(self._connection(timeout)) as connection:
-            return self._answer(connection, method, path, query, body).read()
+            return self._answer(connection, method, path, query, body, content).read()
 
     def watch(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
         """Events until the server ends the watch, within half a minute."""
@@ -75,11 +81,17 @@ class Api:
                 yield json.loads(line)
 
     def _answer(
-        self, connection: http.client.HTTPConnection, method: str, path: str, query: dict[str, str] | None, body: Any
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        query: dict[str, str] | None,
+        body: Any,
+        content: str = "application/json",
     ) -> http.client.HTTPResponse:
         target = f"{path}?{urlencode(query)}" if query else path
         payload = None if body is None else json.dumps(body)
-        connection.request(method, target, payload, {"Content-Type": "application/json"})
+        connection.request(method, target, payload, {"Content-Type": content})
         response = connection.getresponse()
         if response.status >= 300:
             raise Refused(response.status, response.read().decode("utf-8", "replace"))

@@ -11,6 +11,8 @@ from tests.cluster.images import reference
 
 T = TypeVar("T")
 ACCOUNT = 1000
+BOUND = 180.0  # s; only says when a test gives up, on a machine that does ten other things
+_MEANWHILE = 2.0  # s
 
 
 def notebook(
@@ -76,12 +78,21 @@ def running(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
     return eventually(look, lambda: status(cluster, namespace, name))
 
 
-def eventually(look: Callable[[], T | None], explain: Callable[[], Any] = lambda: "", seconds: float = 60) -> T:
-    until = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > until:
+def eventually(
+    look: Callable[[], T | None],
+    explain: Callable[[], Any] = lambda: "",
+    seconds: float = BOUND,
+    *,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> T:
+    """What `look` finds. `meanwhile` is done every two seconds; `explain` says how things stand when it took too long."""
+    began = last = time.monotonic()
+    while not (found := look()):
+        now = time.monotonic()
+        if now - began > seconds:
             raise AssertionError(f"Not within {seconds:.0f} s: {explain()}")
+        if now - last > _MEANWHILE:
+            meanwhile()
+            last = now
         time.sleep(0.1)
+    return found

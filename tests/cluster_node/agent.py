@@ -18,7 +18,7 @@ from typing import Any, Final
 from tests.cluster import install
 from tests.cluster.cluster import Cluster
 from tests.cluster.parts import PROJECT
-from tests.cluster.pods import eventually
+from tests.cluster.pods import BOUND, eventually
 
 _DYING: Final = """
 import sys
@@ -46,6 +46,10 @@ class Reader:
     def token(self) -> str:
         raise NotImplementedError
 
+    def said(self) -> str:
+        """The end of its log."""
+        raise NotImplementedError
+
     def ready(self) -> bool:
         """kubelet knows it, and its cards are published."""
         try:
@@ -56,7 +60,7 @@ class Reader:
 
     def ensure(self) -> None:
         """That it runs."""
-        eventually(self.ready)
+        eventually(self.ready, self.said)
 
     def ask(self, path: str, *, token: bool = True) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"} if token else {}
@@ -91,6 +95,18 @@ class PodAgent(Reader):
         pod = install.agent_pod(self._cluster)
         return bool(pod.get("status", {}).get("podIP")) and super().ready()
 
+    def said(self) -> str:
+        words = (
+            "logs",
+            "-n",
+            install.NAMESPACE,
+            "-l",
+            "app.kubernetes.io/name=tessera-node-agent",
+            "--tail=20",
+            "--prefix",
+        )
+        return self._cluster.kubectl(*words, check=False)
+
     def kill(self) -> None:
         """The container's first process, on the machine."""
         os.kill(self.pid, signal.SIGKILL)
@@ -99,6 +115,16 @@ class PodAgent(Reader):
     def pid(self) -> int:
         uid = install.agent_pod(self._cluster)["metadata"]["uid"]
         return process_in_pod(uid, b"vcuda.node")
+
+    def names(self) -> list[str]:
+        """Of all pods of the agent, also those that are ending."""
+        pods = f"/api/v1/namespaces/{install.NAMESPACE}/pods"
+        found = self._cluster.api.get(pods, labelSelector="app.kubernetes.io/name=tessera-node-agent")
+        return [pod["metadata"]["name"] for pod in found["items"]]
+
+    def update(self) -> None:
+        """Begin a rolling update."""
+        self._cluster.kubectl("rollout", "restart", "daemonset/tessera-node-agent", f"--namespace={install.NAMESPACE}")
 
 
 class NodeAgent(Reader):
@@ -134,7 +160,7 @@ class NodeAgent(Reader):
         env = os.environ | {"KUBECONFIG": str(self._cluster.kubeconfig)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(words, cwd=PROJECT, env=env, stderr=log)
-        eventually(self.ready, self._last_words)
+        eventually(self.ready, self.said)
 
     @property
     def alive(self) -> bool:
@@ -159,14 +185,14 @@ class NodeAgent(Reader):
     def dead(self) -> None:
         """Wait until it has ended by itself."""
         assert self._process
-        assert self._process.wait(60) == -signal.SIGKILL
+        assert self._process.wait(BOUND) == -signal.SIGKILL, self.said()
 
     def _end(self, number: signal.Signals) -> None:
         if self._process and self._process.poll() is None:
             self._process.send_signal(number)
-            self._process.wait(30)
+            self._process.wait(BOUND)
 
-    def _last_words(self) -> str:
+    def said(self) -> str:
         return "\n".join(self.log.read_text().splitlines()[-20:])
 
 
@@ -190,7 +216,7 @@ def _free_port() -> int:
     return port
 
 
-def seconds_until(holds: Any, bound: float = 60) -> float:
+def seconds_until(holds: Any) -> float:
     began = time.monotonic()
-    eventually(holds, seconds=bound)
+    eventually(holds)
     return time.monotonic() - began

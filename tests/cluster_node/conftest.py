@@ -47,16 +47,23 @@ def agent(session_agent: NodeAgent) -> NodeAgent:
     return session_agent
 
 
-@pytest.fixture
-def tenant(agent: Reader, prepared: Cluster) -> Iterator[Tenant]:
-    """Gone after the test, and with it every claim on the node: nothing is left in the agent's folder or among the CDI files."""
+@pytest.fixture(scope="session")
+def namespace(prepared: Cluster) -> Iterator[Tenant]:
     name = f"node-{secrets.token_hex(4)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     prepared.api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
     eventually(lambda: prepared.api.find(f"/api/v1/namespaces/{name}/serviceaccounts/default"))
     yield Tenant(prepared, name)
+    prepared.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def tenant(agent: Reader, namespace: Tenant) -> Iterator[Tenant]:
+    """Empty after the test, and with it the node: nothing is left in the agent's folder or among the CDI files."""
+    namespace.others_said = agent.said
+    yield namespace
     agent.ensure()
-    prepared.kubectl("delete", "namespace", name, "--timeout=120s")
-    eventually(lambda: not agent.claims(), lambda: agent.claims())
+    namespace.clear()
+    eventually(lambda: not agent.claims(), lambda: (agent.claims(), namespace.story()))
     assert list((agent.state / "claims").iterdir()) == []
-    assert list(prepared.layout.cdi.glob("tessera-*")) == []
+    assert list(namespace.cluster.layout.cdi.glob("tessera-*")) == []

@@ -37,7 +37,7 @@ def test_a_slice_that_is_deleted_comes_back_at_once(agent: NodeAgent, prepared: 
     before = find_slice(prepared)
     assert before is not None
     prepared.api.delete(SLICE)
-    took = seconds_until(lambda: find_slice(prepared) is not None, 5)
+    took = seconds_until(lambda: find_slice(prepared) is not None)
     after = find_slice(prepared)
     assert after is not None
     print(f"The slice was back after {took:.2f} s")
@@ -75,7 +75,7 @@ def test_a_restarted_kubelet_finds_the_driver_and_the_cards_again(tenant: Tenant
         assert program.tell("info")["total"] == 8 * GIB
     assert len(agent.claims()) == 2
     tenant.delete(pod)
-    eventually(lambda: len(agent.claims()) == 1)
+    eventually(lambda: len(agent.claims()) == 1, agent.claims)
 
 
 def test_an_agent_that_is_killed_is_missed_by_nobody(tenant: Tenant, agent: NodeAgent) -> None:
@@ -88,7 +88,7 @@ def test_an_agent_that_is_killed_is_missed_by_nobody(tenant: Tenant, agent: Node
         assert not program.tell(f"alloc {4 * GIB}")["ok"], "limits hold without it"
         assert program.tell(f"launch {MS} 10")["ok"]
         waiting = tenant.pod("b", template="t")
-        eventually(lambda: tenant.events(waiting))
+        eventually(lambda: tenant.complained(waiting), tenant.story)
         agent.start()
         agent.samples(1)
         (device,) = agent.claims()[uid]["devices"]
@@ -103,7 +103,7 @@ def test_a_pod_that_ends_while_no_agent_runs_gives_its_share_back_later(tenant: 
     agent.kill()
     tenant.cluster.kubectl("delete", "pod", "-n", tenant.name, pods[0], "--wait=false")
     waiting = tenant.pod("c", template=template)
-    eventually(lambda: tenant.events(waiting))
+    eventually(lambda: tenant.events(waiting), tenant.story)
     assert not tenant.runs(waiting)
     agent.start()
     tenant.running(waiting)
@@ -114,7 +114,7 @@ def test_killed_inside_prepare_the_next_try_succeeds(tenant: Tenant, agent: Node
     """tests/unit/node/dra/test_crash.py does this at every change of the file system; here kubelet does the next try."""
     template = tenant.template("t", memory="1Gi", compute=100, ceiling=100)
     pods = []
-    for change in (1, 2, 4, 8, 14, 20):
+    for change in (1, 8, 20):
         agent.stop()
         agent.start(dies_at=change)
         agent.trigger.touch()
@@ -122,8 +122,8 @@ def test_killed_inside_prepare_the_next_try_succeeds(tenant: Tenant, agent: Node
         agent.dead()
     assert not any(tenant.runs(pod) for pod in pods)
     agent.start()
+    tenant.running(*pods)
     for pod in pods:
-        tenant.running(pod)
         with tenant.program(pod) as program:
             assert program.tell("info")["total"] == GIB
     assert set(agent.claims()) == {tenant.claim_uid(pod) for pod in pods}
@@ -131,8 +131,9 @@ def test_killed_inside_prepare_the_next_try_succeeds(tenant: Tenant, agent: Node
 
 def test_killed_inside_unprepare_the_next_try_succeeds(tenant: Tenant, agent: NodeAgent) -> None:
     template = tenant.template("t", memory="1Gi", compute=100, ceiling=100)
-    changes = (1, 2, 5)
-    pods = [tenant.running(tenant.pod(f"killed-at-{change}", template=template)) for change in changes]
+    changes = (1, 5)
+    pods = [tenant.pod(f"killed-at-{change}", template=template) for change in changes]
+    tenant.running(*pods)
     for pod, change in zip(pods, changes, strict=True):
         agent.stop()
         agent.start(dies_at=change)
@@ -140,9 +141,7 @@ def test_killed_inside_unprepare_the_next_try_succeeds(tenant: Tenant, agent: No
         tenant.cluster.kubectl("delete", "pod", "-n", tenant.name, pod, "--wait=false")
         agent.dead()
     agent.start()
-    eventually(lambda: not agent.claims(), lambda: agent.claims(), seconds=150)
-    path = f"/api/v1/namespaces/{tenant.name}/pods"
-    eventually(lambda: not tenant.cluster.api.get(path)["items"], seconds=150)
+    eventually(lambda: not agent.claims() and not tenant.pods(), tenant.story, meanwhile=tenant.prod)
 
 
 def test_a_pod_removed_by_force_leaves_nothing(tenant: Tenant, agent: NodeAgent) -> None:
@@ -150,7 +149,7 @@ def test_a_pod_removed_by_force_leaves_nothing(tenant: Tenant, agent: NodeAgent)
     with tenant.program(pod) as program:
         assert program.tell(f"alloc {GIB}")["ok"]
         tenant.cluster.kubectl("delete", "pod", "-n", tenant.name, pod, "--force", "--grace-period=0")
-    eventually(lambda: not agent.claims(), lambda: agent.claims())
+    eventually(lambda: not agent.claims(), tenant.story)
 
 
 def test_a_sick_card_gets_no_new_pod_until_it_is_well(tenant: Tenant, agent: NodeAgent) -> None:
@@ -166,17 +165,6 @@ def test_a_sick_card_gets_no_new_pod_until_it_is_well(tenant: Tenant, agent: Nod
     eventually(lambda: taints(cluster) == {}, lambda: taints(cluster))
 
 
-def test_a_card_whose_error_wants_a_reset_is_trusted_again_after_a_restart(agent: NodeAgent, prepared: Cluster) -> None:
-    fault(prepared, 0, "unhealthy", xid=48)
-    eventually(lambda: taints(prepared) == {"gpu-0": "NoSchedule"}, lambda: taints(prepared))
-    fault(prepared, 0, "healthy")
-    agent.samples(3)
-    assert taints(prepared) == {"gpu-0": "NoSchedule"}
-    agent.stop()
-    agent.start()
-    eventually(lambda: taints(prepared) == {}, lambda: taints(prepared))
-
-
 def test_pods_leave_a_card_that_is_lost(tenant: Tenant, agent: NodeAgent) -> None:
     cluster = tenant.cluster
     pod = tenant.running(tenant.pod("a", template=tenant.template("t")))
@@ -187,7 +175,7 @@ def test_pods_leave_a_card_that_is_lost(tenant: Tenant, agent: NodeAgent) -> Non
         eventually(lambda: taints(cluster) == {device: "NoExecute"}, lambda: taints(cluster))
         path = f"/api/v1/namespaces/{tenant.name}/pods/{pod}"
         eventually(lambda: cluster.api.find(path) is None, lambda: cluster.api.find(path))
-        eventually(lambda: not agent.claims())
+        eventually(lambda: not agent.claims(), tenant.story, meanwhile=tenant.prod)
     finally:
         fault(cluster, number, "healthy")
     eventually(lambda: taints(cluster) == {}, lambda: taints(cluster))
@@ -221,7 +209,7 @@ def test_the_log_of_a_claim_cannot_fill_the_machines_disk(tenant: Tenant, agent:
     tenant.exec(pod, "python3", "-c", fill)
     log = Path(agent.state) / "claims" / tenant.claim_uid(pod) / "log"
     eventually(lambda: log.stat().st_size <= 1 << 20)
-    assert os.stat(log).st_blocks * 512 <= 1 << 20
+    assert os.stat(log).st_blocks * 512 < 2 << 20
 
 
 def test_while_the_api_server_is_away_figures_go_on_and_afterwards_everything_does(

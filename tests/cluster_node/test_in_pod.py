@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster import install
 from tests.cluster.cluster import Cluster
-from tests.cluster.pods import eventually
+from tests.cluster.pods import BOUND, eventually
 from tests.cluster_node.agent import NodeAgent, PodAgent, rss_mib
-from tests.cluster_node.workloads import GIB, Tenant, host_pid
+from tests.cluster_node.programs import host_pid
+from tests.cluster_node.workloads import GIB, Tenant
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,43 @@ def test_killed_it_comes_back_and_goes_on(tenant: Tenant, agent: PodAgent) -> No
         assert device["books"]["memory_used"] > 2 * GIB
         assert device["uncounted_bytes"] == 0
     tenant.running(tenant.pod("b", template="t"))
+
+
+def test_a_rolling_update_breaks_nothing_and_no_start_waits_for_it(tenant: Tenant, agent: PodAgent) -> None:
+    """Pods start and end one after another from before its beginning until after its end; the kubelet is never prodded here."""
+    template = tenant.template("t", memory="1Gi", compute=50, ceiling=50)
+    first = tenant.running(tenant.pod("a", template=template))
+    (old,), took = agent.names(), [started(tenant, "before", template)]
+    with tenant.program(first) as program:
+        assert program.tell(f"alloc {GIB // 4}")["ok"]
+        agent.update()
+        until = time.monotonic() + BOUND
+        while old in agent.names():
+            assert time.monotonic() < until, (agent.names(), agent.said())
+            took.append(started(tenant, f"during-{len(took)}", template))
+            assert program.tell(f"alloc {GIB}") == {"ok": False, "code": 2}
+        agent.ensure()
+        agent.samples(1)
+        (device,) = agent.claims()[tenant.claim_uid(first)]["devices"]
+        assert device["books"]["memory_used"] > GIB // 4
+        assert device["uncounted_bytes"] == 0
+    eventually(lambda: list(agent.claims()) == [tenant.claim_uid(first)], tenant.story)
+    sockets = [path.name for path in tenant.cluster.layout.kubelet.rglob("gpu.tessera.dev*-reg.sock")]
+    assert len(sockets) == 1, sockets
+    print(
+        f"Before the update a pod ran after {took[0]:.1f} s; during it {len(took) - 1}, the slowest after {max(took[1:]):.1f} s"
+    )
+
+
+def started(tenant: Tenant, name: str, template: str) -> float:
+    """Seconds until a pod ran, and the next can come: it is being deleted."""
+    began = time.monotonic()
+    pod = tenant.pod(name, template=template)
+    eventually(lambda: tenant.runs(pod) or tenant.complained(pod), tenant.story)
+    took = time.monotonic() - began
+    assert not tenant.complained(pod), tenant.story(pod)
+    tenant.cluster.api.delete(f"/api/v1/namespaces/{tenant.name}/pods/{pod}")
+    return took
 
 
 def test_it_is_small(agent: PodAgent) -> None:

@@ -1,25 +1,23 @@
-"""Pods with shares of cards, and CUDA programs inside them."""
+"""Pods with shares of cards."""
 
 from __future__ import annotations
 
 import json
-import select
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
+from tests.cluster.api import Refused
 from tests.cluster.cluster import Cluster
-from tests.cluster.parts import PROJECT
 from tests.cluster.pods import eventually
+from tests.cluster_node.programs import Program, running
 from tests.cluster_node.python_image import NAME
 
 GIB: Final = 1024**3
 DRIVER: Final = "gpu.tessera.dev"
-_PROGRAM: Final = (PROJECT / "tests" / "agent" / "program.py").read_text()
-_BOUND: Final = 60  # s; only says when a test gives up
-_SECOND_TRY: Final = 150  # s; kubelet looks at a pod again after 60 to 90 s when its claim could not be prepared
+_TELLING: Final = re.compile(r"(?i)dra|claim|registration|error|warning")
 
 Json = dict[str, Any]
 
@@ -45,6 +43,8 @@ class Tenant:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
         self.name = name
+        self.others_said: Callable[[], str] = str  # the agent's log, told in `story`
+        self._root = f"/api/v1/namespaces/{name}"
 
     def template(self, name: str, **how: Any) -> str:
         spec = {"metadata": {"labels": {"tessera.dev/workload": name}}, "spec": claim_spec(**how)}
@@ -97,21 +97,57 @@ class Tenant:
         self._post("v1", "pods", name, spec)
         return name
 
-    def status(self, pod: str) -> Json:
-        found: Json = self.cluster.api.get(f"/api/v1/namespaces/{self.name}/pods/{pod}")["status"]
+    def find(self, pod: str) -> Json | None:
+        found: Json | None = self.cluster.api.find(f"{self._root}/pods/{pod}")
+        return found
+
+    def pods(self) -> list[Json]:
+        found: list[Json] = self.cluster.api.get(f"{self._root}/pods")["items"]
         return found
 
     def runs(self, pod: str) -> bool:
-        found = self.cluster.api.find(f"/api/v1/namespaces/{self.name}/pods/{pod}")
-        containers = (found or {}).get("status", {}).get("containerStatuses") or [{}]
+        containers = (self.find(pod) or {}).get("status", {}).get("containerStatuses") or [{}]
         return all(container.get("state", {}).get("running") for container in containers)
 
-    def running(self, pod: str) -> str:
-        eventually(lambda: self.runs(pod), lambda: (self.status(pod), self.events(pod)), seconds=_SECOND_TRY)
-        return pod
+    def running(self, *pods: str) -> str:
+        """The last one's name, once all of them run."""
+        eventually(lambda: all(self.runs(pod) for pod in pods), lambda: self.story(*pods), meanwhile=self.prod)
+        return pods[-1]
 
-    def delete(self, pod: str) -> None:
-        self.cluster.kubectl("delete", "pod", "-n", self.name, pod, f"--timeout={_BOUND}s")
+    def delete(self, *pods: str) -> None:
+        """Returns when they are gone."""
+        for pod in pods:
+            self.cluster.api.delete(f"{self._root}/pods/{pod}")
+        eventually(lambda: not any(self.find(pod) for pod in pods), lambda: self.story(*pods), meanwhile=self.prod)
+
+    def clear(self) -> None:
+        """Without pods, claims and templates; returns when that is so."""
+        self.cluster.api.delete(f"{self._root}/pods")
+        eventually(lambda: not self.pods(), self.story, meanwhile=self.prod)
+        for plural in ("resourceclaims", "resourceclaimtemplates"):
+            self.cluster.api.delete(f"/apis/resource.k8s.io/v1/namespaces/{self.name}/{plural}")
+        claims = f"/apis/resource.k8s.io/v1/namespaces/{self.name}/resourceclaims"
+        eventually(lambda: not self.cluster.api.get(claims)["items"], self.story)
+
+    def prod(self) -> None:
+        """Makes kubelet look again at pods whose claims it could not prepare or give back, and the scheduler at those that wait for room, as
+        the portal does: by themselves they do so after 60 to 90 s, and after five minutes (apps/cluster/drivers/kubernetes/prodding.py,
+        waiting.py there)."""
+        for pod in self.pods():
+            if pod["status"]["phase"] == "Pending" or pod["metadata"].get("deletionTimestamp"):
+                self._mark(f"{self._root}/pods/{pod['metadata']['name']}")
+        self._mark("/apis/resource.k8s.io/v1/deviceclasses/waking.tessera.dev")
+
+    def story(self, *pods: str) -> str:
+        """What everybody said, for who reads why a test gave up."""
+        told = [pod for pod in self.pods() if not pods or pod["metadata"]["name"] in pods]
+        lines = []
+        for pod in told:
+            name = pod["metadata"]["name"]
+            lines += [f"pod {name}: {json.dumps(pod['status'])}", *(f"  {event}" for event in self.events(name))]
+        said = (self.cluster.logs / "kubelet.log").read_text(errors="replace").splitlines()
+        lines += ["kubelet:", *[line for line in said if _TELLING.search(line)][-20:], "agent:", self.others_said()]
+        return "\n".join(lines)
 
     def claim_uid(self, pod: str) -> str:
         return str(self._claim_of(pod)["metadata"]["uid"])
@@ -122,33 +158,30 @@ class Tenant:
 
     def events(self, pod: str) -> list[str]:
         selector = f"involvedObject.name={pod}"
-        listed = self.cluster.api.get(f"/api/v1/namespaces/{self.name}/events", fieldSelector=selector)["items"]
+        listed = self.cluster.api.get(f"{self._root}/events", fieldSelector=selector)["items"]
         return [f"{event['reason']}: {event['message']}" for event in listed]
+
+    def complained(self, pod: str) -> bool:
+        """kubelet could not prepare its claim."""
+        return any(event.startswith("FailedPrepareDynamicResources") for event in self.events(pod))
 
     def exec(self, pod: str, *command: str, container: str = "main") -> str:
         return self.cluster.kubectl("exec", "-n", self.name, pod, "-c", container, "--", *command)
 
-    @contextmanager
     def program(
         self, pod: str, *, container: str = "main", before: Sequence[str] = (), library: str = "", context: bool = True
-    ) -> Iterator[Program]:
+    ) -> AbstractContextManager[Program]:
         """tests/agent/program.py in the pod. `before` are words before the interpreter: `env -i`."""
         words = [self.cluster._programs["kubectl"], f"--kubeconfig={self.cluster.kubeconfig}", "exec", "-i"]
-        words += ["-n", self.name, pod, "-c", container, "--", *before, "python3", "-I", "-S", "-c", _PROGRAM]
-        words += ["--library", library] if library else []
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            program = Program(process)
-            try:
-                program.inner_pid = program.answer()["pid"]
-                if context:
-                    opened = program.tell("open")
-                    assert opened["ok"], opened
-                yield program
-            finally:
-                program.end()
+        words += ["-n", self.name, pod, "-c", container, "--", *before]
+        return running(words, library=library, context=context)
+
+    def _mark(self, path: str) -> None:
+        with suppress(Refused):  # it has just gone
+            self.cluster.api.merge(path, {"metadata": {"annotations": {"tessera.dev/test": secrets.token_hex(4)}}})
 
     def _claim_of(self, pod: str) -> Json:
-        whole = self.cluster.api.get(f"/api/v1/namespaces/{self.name}/pods/{pod}")
+        whole = self.cluster.api.get(f"{self._root}/pods/{pod}")
         (source,) = whole["spec"]["resourceClaims"]
         (made,) = whole["status"].get("resourceClaimStatuses") or [{}]
         name = source.get("resourceClaimName") or made["resourceClaimName"]
@@ -160,53 +193,3 @@ class Tenant:
         body = {"apiVersion": version, "kind": kinds[plural], "metadata": {"name": name}, "spec": spec}
         root = "/api/v1" if version == "v1" else f"/apis/{version}"
         self.cluster.api.post(f"{root}/namespaces/{self.name}/{plural}", body)
-
-
-class Program:
-    """See tests/agent/program.py for what it can be told. `inner_pid` is its number inside the container."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self.inner_pid = 0
-
-    def tell(self, command: str) -> Json:
-        self.begin(command)
-        return self.answer()
-
-    def begin(self, command: str) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(command.encode() + b"\n")
-        self._process.stdin.flush()
-
-    def answer(self) -> Json:
-        assert self._process.stdout
-        assert select.select([self._process.stdout], [], [], _BOUND)[0], "the program says nothing"
-        line = self._process.stdout.readline()
-        assert line, "the program ended without an answer"
-        found: Json = json.loads(line)
-        return found
-
-    def end(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        try:
-            self._process.wait(_BOUND)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-
-
-def host_pid(inner: int, pod_uid: str) -> int:
-    """This machine's number of a process in a pod, whose containers' control groups carry the pod's uid."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and pod_uid in _read(folder / "cgroup").replace("_", "-"):
-            numbers = _read(folder / "status").partition("NSpid:")[2].splitlines()[0].split()
-            if numbers[-1] == str(inner):
-                return int(folder.name)
-    raise AssertionError(f"no process {inner} in pod {pod_uid}")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

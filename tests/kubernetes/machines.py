@@ -68,6 +68,7 @@ class Machines:
         self._overlooked: set[str] = set()
         self._containers: dict[str, Container] = {}  # by pod's id
         self._waiting: list[str] = []  # names of pods, oldest first
+        self._unprepared: set[str] = set()  # ids of pods whose claims could not be prepared
         # Addresses of this machine's loopback, another range for each place: several run at once.
         self.network = f"127.{secrets.randbelow(128) + 64}.{secrets.randbelow(256)}"
         self._numbers = iter(range(2, 250))
@@ -104,6 +105,13 @@ class Machines:
             self._forget(before)
         elif plural == "pods" and after is not None and after["metadata"].get("deletionTimestamp"):
             self._end(after)
+        elif plural == "pods" and before is not None and after is not None and self._is_looked_at_again(before, after):
+            self._begin(self._run(after))
+
+    def _is_looked_at_again(self, before: Manifest, after: Manifest) -> bool:
+        """The kubelet looks when an annotation has changed; a claim that it could not prepare is then prepared anew."""
+        changed = before["metadata"].get("annotations") != after["metadata"].get("annotations")
+        return changed and after["metadata"]["uid"] in self._unprepared
 
     def _forget(self, pod: Manifest) -> None:
         with suppress(ValueError):
@@ -241,8 +249,10 @@ class Machines:
             self._status(pod, containerStatuses=self._container_status(pod, {"waiting": reason}))
             return
         if pod["spec"].get("resourceClaims") and not self.prepares:
+            self._unprepared.add(pod["metadata"]["uid"])
             self.event(pod, "FailedPrepareDynamicResources", f"DRA driver {names.DRIVER} is not registered")
             return
+        self._unprepared.discard(pod["metadata"]["uid"])
         address = f"{self.network}.{next(self._numbers)}"
         container = self._containers[pod["metadata"]["uid"]] = Container(
             self.server, self.programs, self.folder, pod, (address, self.port)

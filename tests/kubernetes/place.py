@@ -16,7 +16,17 @@ from apps.core.share import GIB, GpuShare, Resources
 from tests.kubernetes.machines import Machines
 from tests.kubernetes.server import ApiServer
 
-QUICK = Timing(request=5.0, watch=60.0, silence=30.0, stale=2.0, start=10.0, room=0.02, stuck=0.2, overlooked=0.2)
+QUICK = Timing(
+    request=5.0,
+    watch=60.0,
+    silence=30.0,
+    stale=2.0,
+    start=10.0,
+    room=0.02,
+    stuck=0.2,
+    overlooked=0.2,
+    prods=(0.01, 0.02),
+)
 _SERVES = ("serve", "alone", "deaf", "mute", "flood")
 
 

@@ -281,6 +281,36 @@ async def test_a_claim_that_is_not_prepared_is_said(
     assert seen.cards == (f"GPU-{NODE}-0",)
 
 
+async def test_the_kubelet_is_made_to_look_again_until_the_claim_is_prepared(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    """By itself it would wait for more than a minute; each complaint of its is answered once."""
+    place.machines.cards("h100")
+    place.machines.prepares = False
+    await cluster.apply(place.spec("a", gpu=THIRD))
+    await watch.until("a", RunState.PREPARING, "claim_not_prepared")
+    first = await prodded(place, None)
+    assert await prodded(place, first) > first
+    place.machines.prepares = True
+    await watch.until("a", RunState.READY)
+    told = [call for call in place.server.calls if call == f"PATCH /api/v1/namespaces/tessera-physics/pods/{NAME}"]
+    place.machines.event(pod_of(place), "FailedPrepareDynamicResources", "This complaint comes late.")
+    await until(lambda: "late" in str(cluster._started().world.troubles))
+    await cluster.delete("a", grace_seconds=1)
+    await watch.until("a", RunState.EXITED)
+    assert [call for call in place.server.calls if call in told] == told, "who runs is left alone"
+
+
+async def prodded(place: KubernetesPlace, before: str | None) -> str:
+    """When that was, later than `before`."""
+
+    def now() -> str | None:
+        return pod_of(place)["metadata"].get("annotations", {}).get(names.PRODDED)
+
+    await until(lambda: now() != before)
+    return now() or ""
+
+
 async def test_a_card_that_falls_ill_is_shown_and_comes_back(
     place: KubernetesPlace, cluster: KubernetesCluster
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import signal
@@ -15,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from vcuda.node import nvidia
 from vcuda.node.clock import Clock, MonotonicClock, SimClock
 from vcuda.node.errors import NodeError, Unavailable
@@ -24,7 +21,9 @@ from vcuda.node.node import Node
 from vcuda.node.nvml import Gauges, Look, NoDriver, Nvml
 from vcuda.node.options import Options, parse
 from vcuda.node.prepare import CUDA, NVML, Libraries
-from vcuda.node.server import Api, SampleFeed
+from vcuda.node.server import Api, SampleFeed, serve_http
+from vcuda.node.standby import await_state
+from vcuda.node.state import make_state, take_state
 from vcuda.node.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -58,51 +57,74 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def run(options: Options) -> int:
     """Serve until SIGTERM or SIGINT. 0 after a clean end, 1 when the node's clock failed."""
     claims = make_state(options.state, closed=options.kubernetes is not None)
-    lock = take_state(options.state)
-    driver = open_driver(options)
-    node = Node(root=claims, cards=driver.nvml.cards(), libraries=driver.libraries, simulated=driver.simulated)
-    node.adopt()
+    life = Life()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, life.stopping.set)
+    if options.kubernetes is None:
+        return await work(claims, options, life, take_state(options.state))
+    from vcuda.node.dra.service import DraDriver  # with gRPC and the Kubernetes client, which nobody else needs
+
+    dra = DraDriver(options.kubernetes, options.state, life.fail)
     try:
-        return await Agent(node, driver, options).serve()
+        await dra.appear()
+        lock = await await_state(options, dra.status, life.stopping)
+        return 0 if lock is None else await work(claims, options, life, lock, dra)
     finally:
-        node.close()
-        driver.nvml.close()
+        await dra.stop()
+
+
+async def work(claims: Path, options: Options, life: Life, lock: int, dra: DraDriver | None = None) -> int:
+    """From the moment at which the state is ours until the end."""
+    try:
+        driver = open_driver(options)
+        node = Node(root=claims, cards=driver.nvml.cards(), libraries=driver.libraries, simulated=driver.simulated)
+        node.adopt()
+        try:
+            return await Agent(node, driver, options, life, dra).serve()
+        finally:
+            node.close()
+            driver.nvml.close()
+    finally:
         os.close(lock)
+
+
+class Life:
+    """Whether the agent is to end, and how."""
+
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+        self.failed = False
+
+    def fail(self) -> None:
+        self.failed = True
+        self.stopping.set()
 
 
 class Agent:
     """Node, heartbeat, HTTP and, in a cluster, kubelet's side together, from the first tick to a clean end."""
 
-    def __init__(self, node: Node, driver: Driver, options: Options) -> None:
+    def __init__(self, node: Node, driver: Driver, options: Options, life: Life, dra: DraDriver | None = None) -> None:
         self._node = node
         self._driver = driver
         self._options = options
-        self._dra: DraDriver | None = None
+        self._life = life
+        self._dra = dra
         self._feed = SampleFeed()
-        self._stopping = asyncio.Event()
-        self._failed = False
 
     async def serve(self) -> int:
         """The socket appears when the agent can answer, and is gone when it no longer does."""
         address = self._options.socket
-        ticker = Ticker(self._node, self._driver.nvml, self._driver.clock, self._take_in, self._fail)
+        ticker = Ticker(self._node, self._driver.nvml, self._driver.clock, self._take_in, self._life.fail)
         await ticker.first()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         api = Api(self._node, self._driver.clock, self._feed, self._status)
         runners = [await serve_http(api.application(), listen(address))]
         if self._options.listen:
             runners.append(await serve_http(api.reading(self._options.listen.token), self._options.listen.open()))
-        if self._options.kubernetes:
-            from vcuda.node.dra.service import DraDriver  # with gRPC and the Kubernetes client, which nobody else needs
-
-            self._dra = DraDriver(
-                self._node, self._driver.libraries, self._options.kubernetes, self._illness, self._fail
-            )
-            await self._dra.start()
+        if self._dra:
+            await self._dra.start(self._node, self._driver.libraries, self._illness)
         ticker.start()
         log.info("Ready at %s with %d cards and %d claims.", address, len(self._node.cards), len(self._node.claims))
-        await self._stopping.wait()
+        await self._life.stopping.wait()
         address.unlink(missing_ok=True)
         if self._dra:
             await self._dra.stop()
@@ -111,7 +133,7 @@ class Agent:
         for runner in runners:
             await runner.cleanup()
         log.info("Stopped; claims and programs stay.")
-        return 1 if self._failed else 0
+        return 1 if self._life.failed else 0
 
     async def _take_in(self, looks: Mapping[str, Look], gauges: Mapping[str, Gauges] | None, now_ns: int) -> None:
         self._node.tick(looks, now_ns)
@@ -126,17 +148,6 @@ class Agent:
 
     def _status(self) -> dict[str, Any]:
         return {"kubernetes": self._dra.status()} if self._dra else {}
-
-    def _fail(self) -> None:
-        self._failed = True
-        self._stopping.set()
-
-
-async def serve_http(application: web.Application, at: socket.socket) -> web.AppRunner:
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
-    await runner.setup()
-    await web.SockSite(runner, at).start()
-    return runner
 
 
 def open_driver(options: Options) -> Driver:
@@ -171,24 +182,6 @@ def open_driver(options: Options) -> Driver:
     )
 
 
-def take_state(state: Path) -> int:
-    """Hold the state's lock as long as this process lives. Raises Unavailable when another agent holds it."""
-    lock = os.open(state / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        os.close(lock)
-        raise Unavailable(
-            f"Another agent (process {holder}) works in {state}.",
-            code="state_in_use",
-            hint="Stop it first, or give this one a folder of its own with --state.",
-        ) from None
-    os.truncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode("ascii"), 0)
-    return lock
-
-
 def listen(address: Path) -> socket.socket:
     """A socket for our account alone; it appears under its name when it listens, in the place of a dead agent's."""
     if len(os.fsencode(address)) + len(".new") > _SOCKET_PATH:
@@ -208,15 +201,3 @@ def listen(address: Path) -> socket.socket:
     listener.listen(128)
     fresh.rename(address)
     return listener
-
-
-def make_state(state: Path, *, closed: bool) -> Path:
-    """The folder of the claims. Programs walk through it to their own claim, nobody may list it; `closed`: nor walk."""
-    claims = state / "claims"
-    for folder in (state, claims):
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            folder.chmod(0o711)
-    if closed:
-        claims.chmod(0o700)
-    return claims.resolve()

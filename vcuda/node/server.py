@@ -9,6 +9,7 @@ import asyncio
 import hmac
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -143,6 +144,13 @@ class Api:
             **self._extra(),
         }
         return web.json_response(body, status=503 if late else 200)
+
+
+async def serve_http(application: web.Application, at: socket.socket) -> web.AppRunner:
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=2)
+    await runner.setup()
+    await web.SockSite(runner, at).start()
+    return runner
 
 
 def bearer_of(token: Path) -> Middleware:

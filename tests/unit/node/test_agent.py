@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.node.claimed import CARD, MS, SECOND_CARD, look, make_node
-from vcuda.node.agent import Agent, Driver, make_state
+from vcuda.node.agent import Agent, Driver, Life
 from vcuda.node.nvml import Look, NoDriver
 from vcuda.node.options import Options
+from vcuda.node.state import make_state
 
 
 @dataclass
@@ -35,7 +36,7 @@ class StandingClock:
 async def test_a_card_that_was_not_seen_for_a_while_is_not_trusted(tmp_path: Path) -> None:
     node, clock = make_node(tmp_path), StandingClock()
     options = Options(state=tmp_path, socket=tmp_path / "s", libraries=tmp_path)
-    agent = Agent(node, Driver(NoDriver(), clock, None, simulated=True), options)
+    agent = Agent(node, Driver(NoDriver(), clock, None, simulated=True), options, Life())
     node.tick({CARD: look(), SECOND_CARD: Look(fault="gpu_lost")}, 100 * MS)
     clock.at_ns = 9_000 * MS
     assert agent._illness() == {CARD: "", SECOND_CARD: "gpu_lost"}

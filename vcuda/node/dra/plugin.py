@@ -1,4 +1,4 @@
-"""What kubelet calls: registration, preparing and unpreparing claims, the health of devices. gRPC over two Unix sockets.
+"""What kubelet calls: preparing and unpreparing claims, the health of devices.
 
 A claim's state is on disk alone (first its CDI file, then its folder; the other way round when it goes), each part complete or
 absent. So whatever was interrupted, the same call again finishes it, and what nobody asks for any more can be found.
@@ -10,32 +10,25 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-import grpc
 import grpc.aio
 
-from vcuda.node.dra.allocation import DRIVER, Allocation, device_name, read_allocation
+from vcuda.node.dra.allocation import Allocation, device_name, read_allocation
 from vcuda.node.dra.cdi import CdiFolder, device_id
 from vcuda.node.dra.kubeapi import ApiError, KubeApi
-from vcuda.node.errors import Conflict, Invalid, NodeError, Unavailable
+from vcuda.node.errors import Conflict, Invalid, NodeError
 from vcuda.node.node import Node
 from vcuda.node.prepare import our_account
 from vcuda.node.proto import dra_v1_pb2 as dra
 from vcuda.node.proto import health_v1alpha1_pb2 as health
-from vcuda.node.proto import registration_v1_pb2 as registration
-from vcuda.node.proto.dra_v1_pb2_grpc import DRAPluginServicer, add_DRAPluginServicer_to_server
-from vcuda.node.proto.health_v1alpha1_pb2_grpc import DRAResourceHealthServicer, add_DRAResourceHealthServicer_to_server
-from vcuda.node.proto.registration_v1_pb2_grpc import RegistrationServicer, add_RegistrationServicer_to_server
+from vcuda.node.proto.dra_v1_pb2_grpc import DRAPluginServicer
+from vcuda.node.proto.health_v1alpha1_pb2_grpc import DRAResourceHealthServicer
 
-SERVICES: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
 CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 _GONE: Final = ("claim_replaced", "not_allocated", "other_node")  # all else is not known, and not known is not gone
 _HEALTH_EVERY: Final = 10.0  # s; kubelet calls a device's health unknown after 30 s
 _LOOK: Final = 1.0
-_GRACE: Final = 0.5  # s for calls that run when we stop; streams of health never end by themselves
-_SOCKET_PATH: Final = 107  # bytes, the kernel's limit
 log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -166,68 +159,6 @@ class Health(DRAResourceHealthServicer):
             last_updated_time=int(time.time()),
             message=reason,
         )
-
-
-class Registrar(RegistrationServicer):
-    """Tells kubelet where the plugin listens. `registered` is what kubelet said last; None: it has not come yet."""
-
-    def __init__(self, endpoint: Path) -> None:
-        self._endpoint = endpoint
-        self.registered: bool | None = None
-
-    async def GetInfo(  # noqa: N802
-        self,
-        request: registration.InfoRequest,  # noqa: ARG002
-        context: Context,  # noqa: ARG002
-    ) -> registration.PluginInfo:
-        return registration.PluginInfo(
-            type="DRAPlugin", name=DRIVER, endpoint=str(self._endpoint), supported_versions=SERVICES
-        )
-
-    async def NotifyRegistrationStatus(  # noqa: N802
-        self,
-        request: registration.RegistrationStatus,
-        context: Context,  # noqa: ARG002
-    ) -> registration.RegistrationStatusResponse:
-        self.registered = request.plugin_registered
-        if request.plugin_registered:
-            log.info("kubelet has registered %s.", DRIVER)
-        else:
-            log.error("kubelet refuses %s: %s", DRIVER, request.error)
-        return registration.RegistrationStatusResponse()
-
-
-class Sockets:
-    """The plugin's socket, and the one in kubelet's registry, which appears when the first answers and goes before it."""
-
-    def __init__(self, kubelet: Path, claims: Claims, device_health: Health) -> None:
-        self.plugin = kubelet / "plugins" / DRIVER / "dra.sock"
-        self.registry = kubelet / "plugins_registry" / f"{DRIVER}-reg.sock"
-        self.registrar = Registrar(self.plugin)
-        self._servers: list[grpc.aio.Server] = []
-        self._claims = claims
-        self._health = device_health
-
-    async def start(self) -> None:
-        plugin, registry = grpc.aio.server(), grpc.aio.server()
-        add_DRAPluginServicer_to_server(self._claims, plugin)
-        add_DRAResourceHealthServicer_to_server(self._health, plugin)
-        add_RegistrationServicer_to_server(self.registrar, registry)
-        self.registry.unlink(missing_ok=True)  # of a former agent; kubelet must not call before we answer
-        for server, path in ((plugin, self.plugin), (registry, self.registry)):
-            if len(str(path).encode()) > _SOCKET_PATH:
-                raise Unavailable(f"The socket's path is too long for the kernel: {path}.")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-            server.add_insecure_port(f"unix:{path}")
-            await server.start()
-            self._servers.append(server)
-
-    async def stop(self) -> None:
-        for server, path in zip(reversed(self._servers), (self.registry, self.plugin), strict=False):
-            path.unlink(missing_ok=True)
-            await server.stop(_GRACE)
-        self._servers.clear()
 
 
 def _devices(allocation: Allocation) -> Sequence[dra.Device]:

@@ -31,6 +31,7 @@ from apps.cluster.drivers.kubernetes.objects import (
     volumes_of,
     workload_of,
 )
+from apps.cluster.drivers.kubernetes.prodding import Prodder
 from apps.cluster.drivers.kubernetes.readiness import Prober
 from apps.cluster.drivers.kubernetes.runs import Runs
 from apps.cluster.drivers.kubernetes.settings import Rules, Timing
@@ -80,6 +81,7 @@ class Session:
         self.runs = Runs(self.world, feed, self._timing, explain=self.waiting.why, probe=self._probe, gone=self._gone)
         self.figures = Figures(self.ways.address, self.world.owner_of_claim, self._agent_token)
         self.watches = Watches(self.api, choices.rules, self._timing, self._told(), self.figures.agent_changed)
+        self._prodder = Prodder(self.api, self.keeper.begin, self._timing.prods)
         self._prober = Prober()
         self._successors: dict[str, RunSpec] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by workload
@@ -148,6 +150,7 @@ class Session:
         about = ((after or before or {}).get("involvedObject")) or {}
         for uid, pods in self.world.pods.items():
             if (str(about.get("namespace", "")), str(about.get("name", ""))) in pods:
+                self._prodder.complained(after or {}, pods.values())
                 self.runs.look(uid)
                 return
 
@@ -254,6 +257,7 @@ class Session:
     def _gone(self, pod: Manifest) -> None:
         """Its pod is no more: whoever waits for that goes on."""
         self.ways.drop(pod)
+        self._prodder.gone(pod)
         self.keeper.begin(self.keeper.tidy(pod), f"tidy {name_of(pod)}")
         uid = workload_of(pod)
         if uid in self._successors:

@@ -14,7 +14,7 @@ from vcuda.node.proto.dra_v1_pb2_grpc import DRAPluginStub
 from vcuda.node.proto.health_v1alpha1_pb2_grpc import DRAResourceHealthStub
 from vcuda.node.proto.registration_v1_pb2_grpc import RegistrationStub
 
-REGISTRY = Path("plugins_registry/gpu.tessera.dev-reg.sock")
+REGISTRY = "plugins_registry/gpu.tessera.dev-*-reg.sock"
 BOUND = 30  # s; only says when a test gives up
 
 
@@ -37,10 +37,10 @@ class Kubelet:
 
 
 @asynccontextmanager
-async def kubelet(folder: Path) -> AsyncIterator[Kubelet]:
-    """Registers the plugin in `folder` as kubelet does, and connects."""
+async def kubelet(folder: Path, process: int | None = None) -> AsyncIterator[Kubelet]:
+    """Registers the plugin in `folder` as kubelet does, and connects; `process` is the agent's where there are several."""
     local = [("grpc.default_authority", "localhost")]
-    async with grpc.aio.insecure_channel(f"unix:{folder / REGISTRY}", options=local) as registry:
+    async with grpc.aio.insecure_channel(f"unix:{_registered(folder, process)}", options=local) as registry:
         stub = RegistrationStub(registry)
         info = await stub.GetInfo(registration.InfoRequest(), timeout=BOUND)
         assert (info.type, info.name) == ("DRAPlugin", "gpu.tessera.dev")
@@ -48,6 +48,11 @@ async def kubelet(folder: Path) -> AsyncIterator[Kubelet]:
         await stub.NotifyRegistrationStatus(registration.RegistrationStatus(plugin_registered=True), timeout=BOUND)
         async with grpc.aio.insecure_channel(f"unix:{info.endpoint}", options=local) as channel:
             yield Kubelet(channel)
+
+
+def _registered(folder: Path, process: int | None) -> Path:
+    (found,) = folder.glob(REGISTRY.replace("*", str(process or "*")))
+    return found
 
 
 def _named(claims: tuple[tuple[str, str], ...]) -> list[dra.Claim]:

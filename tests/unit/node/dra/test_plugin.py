@@ -27,13 +27,16 @@ from tests.unit.node.claimed import CARD, GIB, SECOND_CARD, LibrarySide, make_no
 from tests.unit.node.dra.kubelet import Kubelet, kubelet
 from tests.unit.node.test_node import slot_held
 from vcuda.node.dra.cdi import CdiFolder
+from vcuda.node.dra.front import Front
 from vcuda.node.dra.kubeapi import KubeApi
-from vcuda.node.dra.plugin import Claims, Health, Sockets
+from vcuda.node.dra.plugin import Claims, Health
+from vcuda.node.dra.sockets import Sockets
 from vcuda.node.node import Node
 from vcuda.node.prepare import Libraries
 from vcuda.node.proto import health_v1alpha1_pb2 as health
 
 UID = "aaaaaaaa-0000-0000-0000-000000000001"
+DEAD = 2**22 + 1  # no process has such a number
 
 
 @dataclass
@@ -73,10 +76,13 @@ async def agent(folder: Path, server: ApiServer) -> AsyncIterator[Site]:
     cdi = CdiFolder(folder / "cdi", node.root, libraries, None)
     cdi.clear()
     claims = Claims(node, api, cdi, NODE)
-    sockets = Sockets(folder / "k", claims, Health(node, lambda: illness, NODE))
+    front = Front(lambda: None)
+    sockets = Sockets(folder / "k", front)
     await sockets.start()
+    sockets.clear()
+    front.open(claims, Health(node, lambda: illness, NODE))
     try:
-        async with kubelet(folder / "k") as caller:
+        async with kubelet(folder / "k", os.getpid()) as caller:
             yield Site(folder, server, node, claims, caller, sockets, illness)
     finally:
         await sockets.stop()
@@ -265,12 +271,21 @@ async def test_a_restarted_agent_takes_over_stale_sockets_and_claims(folder: Pat
     async with agent(folder, server) as first:
         await first.kubelet.prepare(first.claim())
     (folder / "k/plugins_registry").mkdir(exist_ok=True)
-    for stale in ("k/plugins_registry/gpu.tessera.dev-reg.sock", "k/plugins/gpu.tessera.dev/dra.sock"):
-        (folder / stale).touch()
+    stale = [
+        folder / f"k/plugins_registry/gpu.tessera.dev-{DEAD}-reg.sock",
+        folder / f"k/plugins/gpu.tessera.dev/dra-{DEAD}.sock",
+    ]
+    others = [
+        folder / f"k/plugins_registry/gpu.tessera.dev-{os.getppid()}-reg.sock",
+        folder / "k/plugins_registry/other.dev-reg.sock",
+    ]
+    for path in (*stale, *others):
+        path.touch()
     (folder / "cdi/.tessera-half.json.new").write_text("{")
     async with agent(folder, server) as second:
         assert set(second.node.claims) == {UID}
         assert second.node.claims[UID].claim.contained
+        assert [path.exists() for path in (*stale, *others)] == [False, False, True, True]
         assert (await second.kubelet.prepare((UID, "claim")))[UID].error == ""
         assert not (folder / "cdi/.tessera-half.json.new").exists()
         assert await second.kubelet.unprepare((UID, "claim")) == {UID: ""}
