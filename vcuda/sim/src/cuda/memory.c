@@ -2,6 +2,7 @@
 
 #include "heap.h"
 #include "impl.h"
+#include "ipc.h"
 #include "pool.h"
 #include "transfer.h"
 
@@ -12,6 +13,7 @@ CUresult memory_error(int error) {
 
 void memory_end(struct CUctx_st *ctx) {
   pools_end(ctx);
+  ipc_end(ctx);
   heap_free_all(&driver.node, ctx);
 }
 
@@ -68,6 +70,7 @@ CUresult impl_cuMemFree_v2(CUdeviceptr pointer) {
   CUresult result = need_context(&ctx);
   if (result != CUDA_SUCCESS) return result;
   if (pointer == 0) return CUDA_SUCCESS;
+  if (ipc_is_opened(pointer)) return CUDA_ERROR_INVALID_VALUE;
   result = wait_context(ctx);
   if (result != CUDA_SUCCESS) return result;
   return pool_free_now(pointer) ? CUDA_SUCCESS : memory_error(heap_free(&driver.node, pointer));

@@ -4,12 +4,14 @@
 
 #include "heap.h"
 #include "impl.h"
+#include "ipc.h"
 #include "transfer.h"
 
 struct CUmemPoolHandle_st {
   struct head head;
   uint32_t card;
-  int device;
+  int device; /* -1: memory of the host */
+  bool exportable, imported;
   uint64_t threshold, max_bytes;
   uint64_t used, used_high, reserved, reserved_high;
   int reuse[3];
@@ -34,7 +36,7 @@ static CUmemoryPool make_pool(int device, uint64_t max_bytes) {
   CUmemoryPool pool = handle_new(KIND_POOL, sizeof *pool);
   if (!pool) return NULL;
   pool->device = device;
-  pool->card = driver.visible[device];
+  pool->card = device < 0 ? SIM_NONE : driver.visible[device];
   pool->max_bytes = max_bytes;
   pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
   return pool;
@@ -149,7 +151,7 @@ CUresult impl_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPo
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!handle_is(pool, KIND_POOL)) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle_is(pool, KIND_POOL) || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   result = take(pool, bytes, stream, &address);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* what is still to be freed may be enough: wait for it, once */
@@ -178,7 +180,7 @@ static struct chunk *find_used(uint64_t address) {
   for (chunk = chunks; chunk; chunk = chunk->next) {
     if (chunk->base == address) return chunk->state == USED ? chunk : NULL;
   }
-  if (!heap_find(address, &range) || range.base != address || range.host || range.class == SIM_VMM) return NULL;
+  if (!heap_find(address, &range) || range.base != address || range.host || range.class == SIM_VMM || ipc_is_opened(address)) return NULL;
   chunk = calloc(1, sizeof *chunk);
   if (!chunk) return NULL;
   *chunk = (struct chunk){.base = address, .bytes = range.size, .next = chunks};
@@ -234,26 +236,35 @@ void pools_end(const struct CUctx_st *ctx) {
   pthread_mutex_unlock(&lock);
 }
 
-CUresult impl_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties) {
+static CUresult check_location(CUmemLocation location) {
   struct sim_card *card;
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) return need_device(location.id, &card);
+  return location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult impl_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties) {
   CUresult result;
+  bool on_card;
   if (!out || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  result = need_device(properties->location.id, &card);
+  if (properties->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  result = check_location(properties->location);
   if (result != CUDA_SUCCESS) return result;
-  *out = make_pool(properties->location.id, properties->maxSize);
-  return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  on_card = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (properties->handleTypes && !on_card) return CUDA_ERROR_NOT_SUPPORTED;
+  *out = make_pool(on_card ? properties->location.id : -1, properties->maxSize);
+  if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
+  (*out)->exportable = properties->handleTypes != 0;
+  return CUDA_SUCCESS;
 }
 
 CUresult impl_cuMemPoolDestroy(CUmemoryPool pool) {
-  if (!handle_is(pool, KIND_POOL) || pool == defaults[pool->device]) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle_is(pool, KIND_POOL) || (pool->device >= 0 && pool == defaults[pool->device])) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   for (struct chunk **link = &chunks; *link;) {
     if ((*link)->pool != pool) link = &(*link)->next;
     else drop_chunk(link);
   }
-  if (present[pool->device] == pool) present[pool->device] = NULL;
+  if (pool->device >= 0 && present[pool->device] == pool) present[pool->device] = NULL;
   handle_free(pool);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
@@ -342,4 +353,38 @@ CUresult impl_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   present[device] = pool;
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
+}
+
+/* A descriptor of a pool names the card only: what matters of an imported pool are the pointers that are imported into it. */
+CUresult impl_cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags) {
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!out || flags || !handle_is(pool, KIND_POOL) || !pool->exportable) return CUDA_ERROR_INVALID_VALUE;
+  *(int *)out = sim_share_export_card(&driver.node, pool->card);
+  return *(int *)out < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
+CUresult impl_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *shared, CUmemAllocationHandleType type, unsigned long long flags) {
+  uint32_t card;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!out || flags || sim_share_card_of_fd(&driver.node, (int)(intptr_t)shared, &card) < 0) return CUDA_ERROR_INVALID_VALUE;
+  for (int i = 0; i < driver.count; i++) {
+    if (driver.visible[i] != card) continue;
+    *out = make_pool(i, 0);
+    if (*out) (*out)->imported = true;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult impl_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr pointer) {
+  struct range range;
+  if (!out || !heap_find(pointer, &range) || !handle_is(range.owner, KIND_POOL)) return CUDA_ERROR_INVALID_VALUE;
+  if (!((CUmemoryPool)(uintptr_t)range.owner)->exportable) return CUDA_ERROR_INVALID_VALUE;
+  return ipc_export_pointer(out, pointer);
+}
+
+/* The memory belongs to the imported pool; freed here by cuMemFree or cuMemFreeAsync, which lets go of it in this process only. */
+CUresult impl_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool, CUmemPoolPtrExportData *data) {
+  if (!out || !data || !handle_is(pool, KIND_POOL) || !pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return ipc_import_pointer(out, pool, pool->card, data);
 }
