@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "graph_memory.h"
 #include "heap.h"
 #include "impl.h"
 #include "ipc.h"
@@ -30,7 +31,7 @@ struct chunk {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken before the heap's and the node's */
 static struct chunk *chunks;
-static CUmemoryPool defaults[SIM_MAX_CARDS], present[SIM_MAX_CARDS]; /* by visible device */
+static CUmemoryPool defaults[SIM_MAX_CARDS], present[SIM_MAX_CARDS], graphs[SIM_MAX_CARDS]; /* by visible device */
 
 static CUmemoryPool make_pool(int device, uint64_t max_bytes) {
   CUmemoryPool pool = handle_new(KIND_POOL, sizeof *pool);
@@ -45,6 +46,15 @@ static CUmemoryPool make_pool(int device, uint64_t max_bytes) {
 static CUmemoryPool default_pool(int device) {
   if (!defaults[device]) defaults[device] = make_pool(device, 0);
   return defaults[device];
+}
+
+/* It lets go of nothing by itself. */
+CUmemoryPool pool_of_graphs(int device) {
+  pthread_mutex_lock(&lock);
+  if (!graphs[device]) graphs[device] = make_pool(device, 0);
+  if (graphs[device]) graphs[device]->threshold = UINT64_MAX;
+  pthread_mutex_unlock(&lock);
+  return graphs[device];
 }
 
 static CUmemoryPool present_pool(int device) { return present[device] ? present[device] : default_pool(device); }
@@ -145,19 +155,24 @@ static CUresult take(CUmemoryPool pool, uint64_t bytes, struct CUstream_st *stre
   return result;
 }
 
+/* What is still to be freed may be enough: wait for it, once. */
+CUresult pool_take(CUmemoryPool pool, uint64_t bytes, struct CUstream_st *stream, uint64_t *out) {
+  CUresult result = take(pool, bytes, stream, out);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  wait_context(stream->ctx);
+  return take(pool, bytes, stream, out);
+}
+
 CUresult impl_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream handle) {
   struct CUstream_st *stream;
-  uint64_t address;
+  uint64_t address = 0;
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!handle_is(pool, KIND_POOL) || pool->imported) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  result = take(pool, bytes, stream, &address);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* what is still to be freed may be enough: wait for it, once */
-    wait_context(stream->ctx);
-    result = take(pool, bytes, stream, &address);
-  }
+  if (!stream->capture) result = pool_take(pool, bytes, stream, &address);
+  else if (pool->device < 0) return CUDA_ERROR_NOT_SUPPORTED;
+  else result = graph_memory_capture(stream, pool->device, bytes, &address);
   if (result == CUDA_SUCCESS) *out = address;
   return result;
 }
@@ -188,25 +203,46 @@ static struct chunk *find_used(uint64_t address) {
   return chunk;
 }
 
+static void set_position(struct chunk *chunk, const struct CUstream_st *stream) {
+  sim_lock(&driver.node);
+  chunk->position = driver.node.node->streams[stream->sim].tail;
+  sim_unlock(&driver.node);
+}
+
+static void free_later(struct chunk *chunk, const struct CUstream_st *stream) {
+  set_position(chunk, stream);
+  chunk->stream = stream->sim;
+  chunk->stream_id = stream->id;
+  chunk->state = PENDING;
+  count_used(chunk, false);
+}
+
 CUresult impl_cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
   struct CUstream_st *stream;
   struct chunk *chunk;
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture) return graph_memory_capture_free(stream, pointer);
+  if (graph_memory_free(pointer, stream, &result)) return result;
   pthread_mutex_lock(&lock);
   chunk = find_used(pointer);
-  if (chunk) {
-    sim_lock(&driver.node);
-    chunk->position = driver.node.node->streams[stream->sim].tail;
-    sim_unlock(&driver.node);
-    chunk->stream = stream->sim;
-    chunk->stream_id = stream->id;
-    chunk->state = PENDING;
-    count_used(chunk, false);
-  }
+  if (chunk) free_later(chunk, stream);
   pthread_mutex_unlock(&lock);
   return chunk ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void pool_give(uint64_t address, struct CUstream_st *stream) {
+  pthread_mutex_lock(&lock);
+  free_later(find_used(address), stream);
+  pthread_mutex_unlock(&lock);
+}
+
+void pool_later(struct CUstream_st *stream) {
+  pthread_mutex_lock(&lock);
+  for (struct chunk *chunk = chunks; chunk; chunk = chunk->next) {
+    if (chunk->state == PENDING && chunk->stream_id == stream->id && chunk->pool && chunk->pool == graphs[chunk->pool->device]) set_position(chunk, stream);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 bool pool_free_now(uint64_t address) {
