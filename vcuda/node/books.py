@@ -80,7 +80,7 @@ class Books:
     def _page(self, index: int, slots: Sequence[Slot], now_ns: int) -> Page:
         device = self.ledger.device(index)
         alive = [(slot.epoch, slot.devices[index]) for slot in slots if slot.alive]
-        dead_bytes = sum(slot.devices[index].total_bytes for slot in slots if not slot.alive)
+        dead_bytes = sum(_gone(slot.devices[index]) for slot in slots if not slot.alive)
         others = self.neighbours.get(index, 0)
         return Page(
             device=device,
@@ -94,6 +94,11 @@ class Books:
     def close(self) -> None:
         self.ledger.close()
         self.lock.close()
+
+
+def _gone(process: SlotDevice) -> int:
+    """Bytes that a dead process holds no more. What it had exported others may hold: a library that looks will tell."""
+    return max(0, process.total_bytes - process.exported_bytes)
 
 
 def busy_until(process: SlotDevice, now_ns: int, others: int) -> int:

@@ -104,6 +104,7 @@ class LedgerDevice:
     copy_to_device: int
     copy_to_host: int
     copy_on_device: int
+    orphaned_bytes: int = 0  # exported by processes that have let go, opened by others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,8 @@ class SlotDevice:
     unmeasured: int
     waiting: int
     contexts: int
+    exported_bytes: int = 0  # part of its bytes that other processes may have opened
+    imported_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -170,6 +173,7 @@ _DEVICE: Final[Table] = {
     "copy_to_device": ("Q", 192),
     "copy_to_host": ("Q", 200),
     "copy_on_device": ("Q", 208),
+    "orphaned_bytes": ("Q", 40),
 }
 _PROCESS: Final[Table] = {
     "inflight_since_ns": ("Q", 64),
@@ -179,6 +183,8 @@ _PROCESS: Final[Table] = {
     "unmeasured": ("I", 96),
     "waiting": ("I", 100),
     "contexts": ("I", 104),
+    "exported_bytes": ("Q", 112),
+    "imported_bytes": ("Q", 120),
 }
 
 

@@ -78,13 +78,13 @@ def test_ledger_filled_by_the_c_test_reads_back_field_by_field(tmp_path: Path) -
     assert (ledger.tag, ledger.refused_count, ledger.reclaimed_slots) == (TAG, 1001, 1002)
     device = ledger.device(1)
     values = [getattr(device, name) for name in device.__slots__]
-    assert values == list(range(2001, 2019))
+    assert values == list(range(2001, 2020))
     assert not any(getattr(ledger.device(0), name) for name in device.__slots__)
     (slot,) = ledger.slots(frozenset({3}))
     assert (slot.index, slot.alive, slot.epoch, slot.pid, slot.started_ns) == (3, True, 3001, 3002, 3005)
     process = slot.devices[2]
     assert process.bytes_by_class == tuple(range(4001, 4001 + len(CLASSES)))
-    assert [getattr(process, name) for name in process.__slots__[1:]] == list(range(4009, 4016))
+    assert [getattr(process, name) for name in process.__slots__[1:]] == list(range(4009, 4018))
     assert process.total_bytes == sum(range(4001, 4009))
 
 

@@ -9,6 +9,7 @@ struct page {
     struct page *next;
     uint64_t number;
     uint64_t blocks;
+    bool exported;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,16 +39,27 @@ bool backing_enter(uint64_t address) {
     return first;
 }
 
-bool backing_leave(uint64_t address) {
+bool backing_leave(uint64_t address, bool *exported) {
     pthread_mutex_lock(&lock);
     struct page **link = find(address / BACKING_PAGE), *page = *link;
     bool last = !page || --page->blocks == 0;
+    *exported = page && page->exported;
     if (page && last) {
         *link = page->next;
         free(page);
     }
     pthread_mutex_unlock(&lock);
     return last;
+}
+
+bool backing_export(uint64_t address) {
+    pthread_mutex_lock(&lock);
+    struct page *page = *find(address / BACKING_PAGE);
+    bool fresh = page && !page->exported;
+    if (page)
+        page->exported = true;
+    pthread_mutex_unlock(&lock);
+    return fresh;
 }
 
 void backing_after_fork(void) {

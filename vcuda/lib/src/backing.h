@@ -22,7 +22,10 @@ static inline uint64_t backing_bytes(uint64_t bytes) {
 bool backing_enter(uint64_t address);
 
 /* A small block is gone; true when it was the last one of its page. */
-bool backing_leave(uint64_t address);
+bool backing_leave(uint64_t address, bool *exported);
+
+/* Other processes may open the page from now on; true when it was not so before. */
+bool backing_export(uint64_t address);
 
 void backing_after_fork(void);
 

@@ -62,6 +62,21 @@ bool blocks_take(uint64_t address, struct block *block) {
     return true;
 }
 
+bool blocks_export(uint64_t address, struct block *block) {
+    uint64_t hash = mix(address);
+    struct stripe *stripe = stripe_of(hash);
+    bool fresh = false;
+    pthread_mutex_lock(&stripe->lock);
+    for (struct node *node = *chain_of(stripe, hash); node && !fresh; node = node->next)
+        if (node->block.address == address && node->block.sharing == BLOCK_OWN) {
+            node->block.sharing = BLOCK_EXPORTED;
+            *block = node->block;
+            fresh = true;
+        }
+    pthread_mutex_unlock(&stripe->lock);
+    return fresh;
+}
+
 static struct node *unlink_owned(struct node **link, uint64_t owner) {
     struct node *out = NULL, *node;
     while ((node = *link)) {

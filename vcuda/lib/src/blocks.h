@@ -13,6 +13,7 @@ struct block {
     uint64_t owner; /* context that frees it when it is destroyed */
     int device;
     enum vcuda_class kind;
+    enum { BLOCK_OWN, BLOCK_EXPORTED, BLOCK_IMPORTED } sharing; /* imported: charged to whoever exported it */
 };
 
 /* Remember a block. False when there is no memory for the entry. */
@@ -20,6 +21,9 @@ bool blocks_put(struct block block);
 
 /* Forget a block and hand it out. False when the address is unknown. */
 bool blocks_take(uint64_t address, struct block *block);
+
+/* Mark a block of our own as exported. False when there is none at that address or it was exported before; else a copy goes to *block. */
+bool blocks_export(uint64_t address, struct block *block);
 
 /* Forget all blocks of an owner, calling `each` for every one. */
 void blocks_take_owned(uint64_t owner, void (*each)(const struct block *block));

@@ -78,12 +78,43 @@ CUresult charge_end(struct charge *charge, CUresult result, uint64_t address) {
     return result;
 }
 
-static void settle_freed(const struct block *block) {
+void charge_settle(const struct block *block) {
     uint64_t bytes = block->bytes;
-    if (!bytes && backing_leave(block->address))
+    bool exported = block->sharing == BLOCK_EXPORTED;
+    if (!bytes && block->address && backing_leave(block->address, &exported))
         bytes = BACKING_PAGE;
-    if (bytes)
+    if (!bytes)
+        return;
+    if (block->sharing == BLOCK_IMPORTED)
+        ledger_import_end(claim_region(), block->device, bytes);
+    else if (exported)
+        ledger_release_exported(claim_region(), block->device, block->kind, bytes);
+    else
         ledger_release(claim_region(), block->device, block->kind, bytes);
+}
+
+void charge_exported(uint64_t address) {
+    struct block block;
+    if (!claim_region() || !blocks_export(address, &block))
+        return;
+    if (block.bytes || backing_export(address))
+        ledger_export(claim_region(), block.device, (int64_t)(block.bytes ? block.bytes : BACKING_PAGE));
+}
+
+void charge_importing(int change) {
+    if (claim_region())
+        ledger_importing(claim_region(), change);
+}
+
+bool charge_import(struct block *block) {
+    struct region *region = claim_region();
+    if (!region || block->device < 0)
+        return block->device == DEVICE_UNKNOWN;
+    if (ledger_import(region, block->device, block->bytes))
+        block->sharing = BLOCK_IMPORTED;
+    else if (ledger_reserve(region, block->device, block->kind, block->bytes))
+        return false;
+    return true;
 }
 
 bool charge_free_begin(uint64_t address, struct block *block) {
@@ -93,7 +124,7 @@ bool charge_free_begin(uint64_t address, struct block *block) {
 
 CUresult charge_free_end(const struct block *block, bool known, CUresult result) {
     if (known && result == CUDA_SUCCESS)
-        settle_freed(block);
+        charge_settle(block);
     else if (known)
         blocks_put(*block);
     return result;
@@ -101,5 +132,5 @@ CUresult charge_free_end(const struct block *block, bool known, CUresult result)
 
 void charge_drop_owner(CUcontext context) {
     if (claim_region() && context)
-        blocks_take_owned((uint64_t)(uintptr_t)context, settle_freed);
+        blocks_take_owned((uint64_t)(uintptr_t)context, charge_settle);
 }

@@ -29,6 +29,19 @@ bool charge_correct(struct charge *charge, uint64_t bytes);
 bool charge_free_begin(uint64_t address, struct block *block);
 CUresult charge_free_end(const struct block *block, bool known, CUresult result);
 
+/* Other processes may open the block at `address` from now on. */
+void charge_exported(uint64_t address);
+
+/* Around a call that opens memory of other processes: +1 before, -1 after charge_import. */
+void charge_importing(int change);
+
+/* A block of another process was opened here. Nothing is charged for what our own claim pays for already; false when it does not and
+ * there is no room. */
+bool charge_import(struct block *block);
+
+/* What the block stands for is gone from the card, or from this process. */
+void charge_settle(const struct block *block);
+
 /* A context was destroyed and with it all blocks that it owned. */
 void charge_drop_owner(CUcontext context);
 

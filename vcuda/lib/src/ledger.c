@@ -10,9 +10,11 @@ enum {
     RECLAIM_PAUSE_NS = 100000, /* so at most 20 ms beside another reclaimer */
 };
 #define ABSURD (UINT64_C(1) << 56) /* bytes; no card has that much, and sums of it would wrap */
+#define UNSURE (UINT64_C(1) << 46) /* bytes; more than any import, and all slots together do not wrap */
 
 /* What this process holds, kept apart from the slot so that a slot lost with its lock can be filled again. */
 static atomic_uint_fast64_t held[VCUDA_MAX_DEVICES][VCUDA_CLASSES];
+static atomic_uint_fast64_t exported[VCUDA_MAX_DEVICES], imported[VCUDA_MAX_DEVICES];
 
 /* begun and ended are read by whoever repairs the books: equal means that no operation of that slot is under way. */
 static void begin(struct vcuda_slot *slot) {
@@ -27,6 +29,17 @@ static void raise_peak(struct vcuda_ledger_device *books, uint64_t now) {
     uint64_t peak = __atomic_load_n(&books->peak_bytes, __ATOMIC_RELAXED);
     while (peak < now && !__atomic_compare_exchange_n(&books->peak_bytes, &peak, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static uint64_t slot_bytes(const struct vcuda_slot *slot, int device) {
+    uint64_t sum = 0;
+    for (int kind = 0; kind < VCUDA_CLASSES; kind++)
+        sum += __atomic_load_n(&slot->device[device].bytes[kind], __ATOMIC_SEQ_CST);
+    return sum;
 }
 
 /* Add to reserved_bytes unless that would pass `limit`. Partner: every other process of the claim doing the same. */
@@ -62,6 +75,11 @@ static int recover_slot(struct region *region) {
             if (bytes)
                 take(region, slot, device, (enum vcuda_class)kind, bytes, UINT64_MAX);
         }
+    for (int device = 0; slot >= 0 && device < VCUDA_MAX_DEVICES; device++) {
+        struct vcuda_slot_device *mine = &region_slot(region, slot)->device[device];
+        __atomic_fetch_add(&mine->exported_bytes, atomic_load(&exported[device]), __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(&mine->imported_bytes, atomic_load(&imported[device]), __ATOMIC_SEQ_CST);
+    }
     return slot;
 }
 
@@ -128,12 +146,82 @@ void ledger_release(struct region *region, int device, enum vcuda_class kind, ui
     end(slot);
 }
 
+/* ---- memory between processes ---- */
+
+/* A word of our slot and its copy here; both end at 0. */
+static void change(uint64_t *word, atomic_uint_fast64_t *own, int64_t bytes) {
+    if (bytes < 0) {
+        atomic_fetch_sub(own, take_off(word, (uint64_t)-bytes));
+        return;
+    }
+    __atomic_fetch_add(word, (uint64_t)bytes, __ATOMIC_SEQ_CST);
+    atomic_fetch_add(own, (uint64_t)bytes);
+}
+
+void ledger_export(struct region *region, int device, int64_t bytes) {
+    int slot = usable_slot(region);
+    if (slot >= 0)
+        change(&region_slot(region, slot)->device[device].exported_bytes, &exported[device], bytes);
+}
+
+void ledger_release_exported(struct region *region, int device, enum vcuda_class kind, uint64_t bytes) {
+    int index = usable_slot(region);
+    if (index < 0)
+        return;
+    struct vcuda_slot *slot = region_slot(region, index);
+    begin(slot);
+    /* First an orphan: a kill in between leaves it counted twice, until the repair. */
+    __atomic_fetch_add(&region_device(region, device)->orphaned_bytes, bytes, __ATOMIC_SEQ_CST);
+    atomic_fetch_sub(&held[device][kind], take_off(&slot->device[device].bytes[kind], bytes));
+    change(&slot->device[device].exported_bytes, &exported[device], -(int64_t)bytes);
+    end(slot);
+    ledger_reclaim(region);
+}
+
+static void import(struct region *region, int device, int64_t bytes) {
+    int slot = usable_slot(region);
+    if (slot >= 0)
+        change(&region_slot(region, slot)->device[device].imported_bytes, &imported[device], bytes);
+}
+
+void ledger_importing(struct region *region, int sign) {
+    for (uint32_t device = 0; device < region->record_count; device++)
+        import(region, (int)device, sign * (int64_t)UNSURE);
+    if (sign < 0)
+        ledger_reclaim(region);
+}
+
+bool ledger_import(struct region *region, int device, uint64_t bytes) {
+    uint64_t paid = __atomic_load_n(&region_device(region, device)->orphaned_bytes, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < region_slots_used(region); i++)
+        paid += __atomic_load_n(&region_slot(region, i)->device[device].exported_bytes, __ATOMIC_SEQ_CST);
+    if (paid < bytes)
+        return false;
+    import(region, device, (int64_t)bytes);
+    return true;
+}
+
+void ledger_import_end(struct region *region, int device, uint64_t bytes) {
+    import(region, device, -(int64_t)bytes);
+    ledger_reclaim(region);
+}
+
+/* Let go of orphans that nobody can hold any more. Only under the reclaiming lock, so that orphans never go down for two reasons. */
+static void trim_orphans(struct region *region, int device) {
+    struct vcuda_ledger_device *books = region_device(region, device);
+    uint64_t orphans = __atomic_load_n(&books->orphaned_bytes, __ATOMIC_SEQ_CST), held_open = 0;
+    int own = atomic_load(&region->slot);
+    for (int i = 0; own >= 0 && orphans && held_open < ABSURD && i < region_slots_used(region); i++)
+        held_open += smaller(ABSURD, __atomic_load_n(&region_slot(region, i)->device[device].imported_bytes, __ATOMIC_SEQ_CST));
+    if (own < 0 || orphans <= held_open)
+        return;
+    begin(region_slot(region, own));
+    take_off(&books->reserved_bytes, take_off(&books->orphaned_bytes, orphans - held_open));
+    end(region_slot(region, own));
+}
+
 uint64_t ledger_slot_bytes(const struct region *region, int slot, int device) {
-    const struct vcuda_slot_device *books = &region_slot(region, slot)->device[device];
-    uint64_t sum = 0;
-    for (int kind = 0; kind < VCUDA_CLASSES; kind++)
-        sum += __atomic_load_n(&books->bytes[kind], __ATOMIC_SEQ_CST);
-    return sum;
+    return slot_bytes(region_slot(region, slot), device);
 }
 
 uint64_t ledger_used(const struct region *region, int device) {
@@ -141,7 +229,7 @@ uint64_t ledger_used(const struct region *region, int device) {
     for (int i = 0; i < region_slots_used(region); i++) {
         uint64_t bytes = ledger_slot_bytes(region, i, device);
         if (bytes && !region_slot_alive(region->lock_fd, i))
-            dead += bytes;
+            dead += bytes - smaller(bytes, __atomic_load_n(&region_slot(region, i)->device[device].exported_bytes, __ATOMIC_SEQ_CST));
     }
     sum = __atomic_load_n(&region_device(region, device)->reserved_bytes, __ATOMIC_ACQUIRE);
     return sum > dead ? sum - dead : 0;
@@ -159,10 +247,13 @@ static uint64_t drain(struct region *region, struct vcuda_slot *slot) {
     uint64_t total = 0;
     begin(slot);
     for (int device = 0; device < VCUDA_MAX_DEVICES; device++) {
-        uint64_t bytes = 0;
+        uint64_t bytes = 0, shared = smaller(__atomic_load_n(&slot->device[device].exported_bytes, __ATOMIC_SEQ_CST), slot_bytes(slot, device));
+        __atomic_fetch_add(&region_device(region, device)->orphaned_bytes, shared, __ATOMIC_SEQ_CST);
         for (int kind = 0; kind < VCUDA_CLASSES; kind++)
             bytes += __atomic_exchange_n(&slot->device[device].bytes[kind], 0, __ATOMIC_SEQ_CST);
-        take_off(&region_device(region, device)->reserved_bytes, bytes);
+        take_off(&region_device(region, device)->reserved_bytes, bytes - smaller(bytes, shared));
+        __atomic_store_n(&slot->device[device].exported_bytes, 0, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&slot->device[device].imported_bytes, 0, __ATOMIC_SEQ_CST);
         total += bytes;
         __atomic_store_n(&slot->device[device].inflight_since_ns, 0, __ATOMIC_RELAXED); /* read by siblings and the agent */
         __atomic_store_n(&slot->device[device].outstanding_ns, 0, __ATOMIC_RELAXED);
@@ -174,20 +265,18 @@ static uint64_t drain(struct region *region, struct vcuda_slot *slot) {
     return total;
 }
 
-static bool find_dead(struct region *region, struct dead *dead) {
+static void find_dead(struct region *region, struct dead *dead) {
     int own = atomic_load(&region->slot), used = region_slots_used(region);
-    bool any = false;
     for (int i = 0; i < used; i++) {
         struct vcuda_slot *slot = region_slot(region, i);
         if (i == own || __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE) == 0 || !region_try_lock(region, i))
             continue;
-        dead->locked[i] = any = true;
+        dead->locked[i] = true;
         bool torn = __atomic_load_n(&slot->begun, __ATOMIC_SEQ_CST) != __atomic_load_n(&slot->ended, __ATOMIC_SEQ_CST);
         dead->torn |= torn;
         if (drain(region, slot) || torn)
             __atomic_fetch_add(&region->ledger->reclaimed_slots, 1, __ATOMIC_RELAXED);
     }
-    return any;
 }
 
 struct snapshot {
@@ -209,7 +298,7 @@ static struct snapshot living_operations(const struct region *region, const stru
 }
 
 static uint64_t living_bytes(const struct region *region, int device, int used) {
-    uint64_t sum = 0;
+    uint64_t sum = __atomic_load_n(&region_device(region, device)->orphaned_bytes, __ATOMIC_SEQ_CST);
     for (int i = 0; i < used; i++)
         sum += ledger_slot_bytes(region, i, device);
     return sum;
@@ -232,23 +321,24 @@ static bool repair_device(struct region *region, const struct dead *dead, int de
     return false;
 }
 
-static void repair(struct region *region, const struct dead *dead) {
+static bool repair(struct region *region, const struct dead *dead) {
     for (int device = 0; device < VCUDA_MAX_DEVICES; device++)
         if (!repair_device(region, dead, device))
-            return; /* the living are too busy just now: the torn slots stay marked, the next one who needs room goes on */
+            return false; /* the living are too busy just now: the torn slots stay marked, the next one who needs room goes on */
     for (int i = 0; i < VCUDA_MAX_SLOTS; i++)
         if (dead->locked[i]) {
             struct vcuda_slot *slot = region_slot(region, i);
             __atomic_store_n(&slot->ended, __atomic_load_n(&slot->begun, __ATOMIC_SEQ_CST), __ATOMIC_SEQ_CST);
         }
+    return true;
 }
 
 static void reclaim_locked(struct region *region) {
     struct dead dead = {0};
-    if (!find_dead(region, &dead))
-        return;
-    if (dead.torn)
-        repair(region, &dead);
+    find_dead(region, &dead);
+    if (!dead.torn || repair(region, &dead))
+        for (uint32_t device = 0; device < region->record_count; device++)
+            trim_orphans(region, (int)device);
     for (int i = 0; i < VCUDA_MAX_SLOTS; i++)
         if (dead.locked[i])
             region_unlock(region, i);
@@ -269,8 +359,11 @@ void ledger_reclaim(struct region *region) {
 }
 
 void ledger_after_fork(struct region *region) {
-    for (int device = 0; device < VCUDA_MAX_DEVICES; device++)
+    for (int device = 0; device < VCUDA_MAX_DEVICES; device++) {
         for (int kind = 0; kind < VCUDA_CLASSES; kind++)
             atomic_store(&held[device][kind], 0);
+        atomic_store(&exported[device], 0);
+        atomic_store(&imported[device], 0);
+    }
     region_forget_slot(region);
 }

@@ -1,6 +1,7 @@
 #include "pool.h"
 
 #include "backing.h"
+#include "charge.h"
 #include "claim.h"
 #include "ledger.h"
 
@@ -13,6 +14,7 @@ struct pool {
     CUmemoryPool handle;
     int device;
     uint64_t charged; /* bytes */
+    bool exported;
     pthread_mutex_t lock;
 };
 
@@ -67,12 +69,17 @@ static uint64_t holds(const struct pool *pool) {
     return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, pool->charged);
 }
 
+static void let_go(struct pool *pool, uint64_t bytes) {
+    struct block block = {.bytes = bytes, .device = pool->device, .kind = VCUDA_CLASS_POOL};
+    block.sharing = pool->exported ? BLOCK_EXPORTED : BLOCK_OWN;
+    pool->charged -= bytes;
+    charge_settle(&block);
+}
+
 static void give_back_surplus(struct pool *pool) {
     uint64_t now = holds(pool);
-    if (now < pool->charged) {
-        ledger_release(claim_region(), pool->device, VCUDA_CLASS_POOL, pool->charged - now);
-        pool->charged = now;
-    }
+    if (now < pool->charged)
+        let_go(pool, pool->charged - now);
 }
 
 CUresult pool_begin(struct pool_charge *charge, CUmemoryPool handle, int device, uint64_t bytes) {
@@ -101,12 +108,14 @@ bool pool_end(struct pool_charge *charge) {
     bool fits = true;
     if (!pool)
         return true;
-    uint64_t now = holds(pool), paid = pool->charged + charge->reserved;
+    uint64_t now = holds(pool), before = pool->charged, paid = before + charge->reserved;
     if (now > paid)
         fits = ledger_reserve(claim_region(), pool->device, VCUDA_CLASS_POOL, now - paid) == 0;
     else
         ledger_release(claim_region(), pool->device, VCUDA_CLASS_POOL, paid - now);
     pool->charged = fits ? now : paid;
+    if (pool->exported)
+        ledger_export(claim_region(), pool->device, (int64_t)(pool->charged - before));
     pthread_mutex_unlock(&pool->lock);
     return fits;
 }
@@ -131,6 +140,19 @@ void pool_refresh(bool synchronised) {
     }
 }
 
+void pool_exported(CUmemoryPool handle) {
+    pthread_mutex_lock(&list_lock);
+    struct pool *pool = handle ? find(handle) : NULL;
+    pthread_mutex_unlock(&list_lock);
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->exported)
+        ledger_export(claim_region(), pool->device, (int64_t)pool->charged);
+    pool->exported = true;
+    pthread_mutex_unlock(&pool->lock);
+}
+
 void pool_made(CUmemoryPool handle, int device) {
     if (claim_region() && device >= 0)
         find_or_add(handle, device);
@@ -143,9 +165,9 @@ void pool_gone(CUmemoryPool handle) {
     if (!pool)
         return;
     pthread_mutex_lock(&pool->lock);
-    ledger_release(claim_region(), pool->device, VCUDA_CLASS_POOL, pool->charged);
-    pool->charged = 0;
+    let_go(pool, pool->charged);
     pool->handle = NULL;
+    pool->exported = false;
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -28,6 +28,7 @@ void pool_freed(void);
 void pool_refresh(bool synchronised);
 
 /* A pool was made, with memory on `device`; or is about to be destroyed: its bytes are given back. */
+void pool_exported(CUmemoryPool handle); /* other processes may open its blocks from now on */
 void pool_made(CUmemoryPool handle, int device);
 void pool_gone(CUmemoryPool handle);
 int pool_device(CUmemoryPool handle);

@@ -7,7 +7,13 @@
 /* The driver made `handle`, paid for by `charge`. Returns `result`. */
 CUresult vmm_created(struct charge *charge, CUresult result, const CUmemGenericAllocationHandle *handle);
 
-/* The driver did one of these successfully; imported handles are unknown here and cost nothing. */
+/* Other processes may import `handle` from now on. */
+void vmm_exported(CUmemGenericAllocationHandle handle);
+
+/* `handle` was imported: charged like charge_import. False when there is no room. */
+bool vmm_imported(CUmemGenericAllocationHandle handle);
+
+/* The driver did one of these successfully. */
 void vmm_retained(CUmemGenericAllocationHandle handle);
 void vmm_released(CUmemGenericAllocationHandle handle);
 void vmm_mapped(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shares.h"
+
 uint64_t sim_proc_used(const struct sim_proc *proc, uint32_t card) {
   uint64_t sum = 0;
   for (int class = 0; class < SIM_CLASSES; class ++) sum += proc->bytes[card][class];
@@ -12,7 +14,7 @@ uint64_t sim_proc_used(const struct sim_proc *proc, uint32_t card) {
 }
 
 uint64_t sim_card_used(const struct sim_node *node, uint32_t card) {
-  uint64_t sum = 0;
+  uint64_t sum = sim_share_unowned(node, card);
   for (uint32_t i = 0; i < node->proc_high; i++) {
     if (node->procs[i].live) sum += sim_proc_used(&node->procs[i], card);
   }

@@ -15,21 +15,22 @@
 #include "clock.h"
 #include "engine.h"
 #include "queue.h"
+#include "shares.h"
 #include "util.h"
 
 /* Record locks lie far beyond the end of the state, one byte per process slot. */
 #define LOCK_BASE ((off_t)1 << 40)
 #define PID_BASE ((off_t)1 << 41)
 
-static int record_lock(const struct sim_handle *handle, int command, off_t at, short type, struct flock *out) {
+int sim_record_lock(int fd, int command, int64_t at, short type, struct flock *out) {
   struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
-  int result = fcntl(handle->fd, command, &lock);
+  int result = fcntl(fd, command, &lock);
   if (out) *out = lock;
   return result < 0 ? -errno : 0;
 }
 
 static int slot_lock(const struct sim_handle *handle, int command, uint32_t proc, short type, struct flock *out) {
-  return record_lock(handle, command, LOCK_BASE + (off_t)proc, type, out);
+  return sim_record_lock(handle->fd, command, LOCK_BASE + (off_t)proc, type, out);
 }
 
 static int check(const struct sim_node *node, uint64_t size) {
@@ -117,7 +118,7 @@ bool sim_proc_alive(struct sim_handle *handle, uint32_t proc) {
  * outside all containers sees processes. It may be lost (any close of the file drops it): then the slot tells. */
 uint32_t sim_proc_pid(const struct sim_handle *handle, uint32_t proc) {
   struct flock probe;
-  if (record_lock(handle, F_GETLK, PID_BASE + (off_t)proc, F_WRLCK, &probe) < 0 || probe.l_type == F_UNLCK) {
+  if (sim_record_lock(handle->fd, F_GETLK, PID_BASE + (off_t)proc, F_WRLCK, &probe) < 0 || probe.l_type == F_UNLCK) {
     return handle->node->procs[proc].pid;
   }
   return probe.l_pid > 0 ? (uint32_t)probe.l_pid : 0;
@@ -157,7 +158,7 @@ int sim_attach(struct sim_handle *handle) {
   }
   for (uint32_t i = 0; i < SIM_MAX_PROCS; i++) {
     if (node->procs[i].live || slot_lock(handle, F_OFD_SETLK, i, F_WRLCK, NULL) < 0) continue;
-    record_lock(handle, F_SETLK, PID_BASE + (off_t)i, F_WRLCK, NULL);
+    sim_record_lock(handle->fd, F_SETLK, PID_BASE + (off_t)i, F_WRLCK, NULL);
     describe_self(&node->procs[i], sim_now(handle));
     for (uint32_t card = 0; card < node->card_count; card++) sim_forget_busy(&node->cards[card], i);
     node->procs[i].live = 1;
@@ -179,6 +180,7 @@ static void bury(struct sim_handle *handle, uint32_t proc) {
   for (uint32_t i = 0; i < node->event_high; i++) {
     if (node->events[i].proc == proc) sim_event_destroy(node, i);
   }
+  sim_share_bury(handle, proc);
   memset(node->procs[proc].bytes, 0, sizeof node->procs[proc].bytes);
   node->procs[proc].live = 0;
   node->reclaims++;
@@ -193,6 +195,7 @@ void sim_reclaim(struct sim_handle *handle) {
       bury(handle, i);
     }
   }
+  sim_share_sweep(handle);
 }
 
 void sim_lock(struct sim_handle *handle) {

@@ -35,6 +35,10 @@ bool sim_proc_alive(struct sim_handle *handle, uint32_t proc);
 /* The process id of a slot's owner as our own process namespace numbers it; 0 when it cannot be seen from here. */
 uint32_t sim_proc_pid(const struct sim_handle *handle, uint32_t proc);
 
+/* A record lock of one byte of the node file: fcntl's commands and types. 0 or a negative errno. */
+struct flock;
+int sim_record_lock(int fd, int command, int64_t at, short type, struct flock *out);
+
 /* Drops what a forked child has inherited: it must not keep its parent's record lock alive. */
 void sim_forget(struct sim_handle *handle);
 

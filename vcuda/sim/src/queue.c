@@ -66,7 +66,8 @@ uint32_t sim_event_new(struct sim_node *node, uint32_t proc, uint32_t card) {
   } else {
     return SIM_NONE;
   }
-  node->events[index] = (struct sim_event){.proc = proc, .card = card, .next_free = SIM_NONE, .stream = SIM_NONE};
+  node->events[index] = (struct sim_event){.proc = proc, .card = card, .next_free = SIM_NONE, .stream = SIM_NONE,
+                                            .serial = ++node->event_serial};
   return index;
 }
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC 0x314d495353455354ull /* "TSESSIM1", little endian */
-#define SIM_LAYOUT 1u
+#define SIM_LAYOUT 2u
 #define SIM_NEVER UINT64_MAX
 #define SIM_NONE UINT32_MAX
 #define SIM_WINDOW_NS 166666667ull /* one sixth of a second: the hardware's utilisation window */
@@ -28,6 +28,7 @@ enum {
   SIM_MAX_THREADS = 2048,
   SIM_WINDOWS = 32,
   SIM_MAX_FAULTS = 32,
+  SIM_MAX_SHARES = 1024,
   SIM_NAME = 96
 };
 
@@ -91,6 +92,17 @@ struct sim_event {
   uint32_t stream;    /* where the newest record was put in, and as which operation */
   uint32_t next_free;
   uint64_t position;
+  uint64_t serial; /* tells it from later events at the same index, for the processes that share it */
+};
+
+/* Memory that several processes may hold, see shares.h. */
+struct sim_share {
+  uint64_t serial; /* 0: free */
+  uint64_t offset, bytes; /* in the node file */
+  uint32_t card, class;
+  uint32_t owner; /* process that is charged; SIM_NONE: only an exported descriptor holds it */
+  uint32_t pad;
+  uint32_t holds[SIM_MAX_PROCS];
 };
 
 struct sim_window {
@@ -224,6 +236,9 @@ struct sim_node {
   struct sim_proc procs[SIM_MAX_PROCS];
   struct sim_thread threads[SIM_MAX_THREADS];
   struct sim_ctx ctxs[SIM_MAX_CTX];
+  uint64_t share_serial, event_serial;
+  uint32_t share_high, pad;
+  struct sim_share shares[SIM_MAX_SHARES];
   struct sim_event events[SIM_MAX_EVENTS];
   struct sim_stream streams[SIM_MAX_STREAMS];
 };

@@ -112,7 +112,8 @@ struct vcuda_ledger_device {
     uint64_t denied_bytes;
     uint64_t denied_count;
     uint64_t overhead_bytes; /* measured by a library: largest cost of one context, 0: not yet */
-    uint64_t pad0[3];
+    uint64_t orphaned_bytes; /* exported by processes that have let go; no more than what others import. Part of reserved_bytes */
+    uint64_t pad0[2];
     /* the meter's word, alone on its cache line */
     uint64_t tat_ns; /* theoretical arrival time, node time */
     uint32_t share_seen; /* per mille: the share that tat_ns is expressed in */
@@ -146,7 +147,8 @@ struct vcuda_slot_device {
     uint32_t waiting;           /* launches of this process that wait now */
     uint32_t contexts;
     uint32_t pad0;
-    uint64_t pad1[2];
+    uint64_t exported_bytes;    /* part of `bytes` that other processes may have opened */
+    uint64_t imported_bytes;    /* opened here, charged to whoever exported it */
 };
 
 struct vcuda_slot {
@@ -214,6 +216,7 @@ VCUDA_AT(vcuda_ledger_header, refused_count, 96);
 VCUDA_AT(vcuda_ledger_header, slots_used, 120);
 
 static_assert(sizeof(struct vcuda_ledger_device) == 512, "ledger device");
+VCUDA_AT(vcuda_ledger_device, orphaned_bytes, 40);
 VCUDA_AT(vcuda_ledger_device, tat_ns, 64);
 VCUDA_AT(vcuda_ledger_device, share_seen, 72);
 VCUDA_AT(vcuda_ledger_device, charged_ns, 128);
@@ -224,6 +227,7 @@ VCUDA_AT(vcuda_ledger_device, copy_to_device, 192);
 static_assert(sizeof(struct vcuda_slot_device) == 128, "slot device");
 VCUDA_AT(vcuda_slot_device, inflight_since_ns, 64);
 VCUDA_AT(vcuda_slot_device, unmeasured, 96);
+VCUDA_AT(vcuda_slot_device, exported_bytes, 112);
 static_assert(sizeof(struct vcuda_slot) == 128 + 16 * 128, "slot");
 VCUDA_AT(vcuda_slot, begun, 16);
 VCUDA_AT(vcuda_slot, device, 128);

@@ -1,28 +1,24 @@
 /* A program of a tenant, driven line by line: reads one command per line, answers with one line. It is linked against libcuda.so.1 like any
  * CUDA program and knows nothing of the limiting library. `help` lists the commands. */
-#define CUDA_ENABLE_DEPRECATED
-#include <cuda.h>
+#include "probe.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HANDLES = 4096 };
-
-static CUdeviceptr pointers[HANDLES];
+CUdeviceptr pointers[HANDLES];
+CUmemGenericAllocationHandle physical[HANDLES];
+CUmemoryPool pool;
 static CUarray arrays[HANDLES];
-static CUmemGenericAllocationHandle physical[HANDLES];
 static CUcontext context;
-static CUmemoryPool pool;
 
-static unsigned long long number(const char *text) {
+unsigned long long number(const char *text) {
     return text ? strtoull(text, NULL, 0) : 0;
 }
 
-static int index_of(const char *text) {
+int index_of(const char *text) {
     unsigned long long value = number(text);
     return value < HANDLES ? (int)value : 0;
 }
@@ -100,7 +96,9 @@ static int do_trim(char **words) {
     return (int)(result ? result : cuMemPoolTrimTo(current, 0));
 }
 static int do_poolalloc(char **words) {
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUresult result = pool ? CUDA_SUCCESS : cuMemPoolCreate(&pool, &props);
     return (int)(result ? result : cuMemAllocFromPoolAsync(&pointers[index_of(words[1])], number(words[2]), pool, NULL));
 }
@@ -193,32 +191,32 @@ static int do_pid(char **words) {
     return -1;
 }
 
-static const struct command {
-    const char *name;
-    int (*run)(char **words); /* the answer; -1: already printed */
-} commands[] = {
+static const struct command commands[] = {
     {"init", do_init}, {"retain", do_retain}, {"release", do_release}, {"reset", do_reset}, {"create", do_create},
     {"destroy", do_destroy}, {"alloc", do_alloc}, {"managed", do_managed}, {"pitch", do_pitch}, {"free", do_free},
     {"freeptr", do_freeptr}, {"async", do_async}, {"freeasync", do_freeasync}, {"sync", do_sync}, {"keep", do_keep},
     {"trim", do_trim}, {"poolalloc", do_poolalloc}, {"pooldestroy", do_pooldestroy}, {"array", do_array},
     {"freearray", do_freearray}, {"vmm", do_vmm}, {"vmmrelease", do_vmmrelease}, {"vmmmap", do_vmmmap},
     {"vmmunmap", do_vmmunmap}, {"todevice", do_todevice}, {"tohost", do_tohost}, {"info", do_info}, {"total", do_total},
-    {"fork", do_fork}, {"closefds", do_closefds}, {"pid", do_pid},
+    {"fork", do_fork}, {"closefds", do_closefds}, {"pid", do_pid}, {NULL, NULL},
 };
+
+static bool run(const struct command *list, char **words) {
+    while (list->name && strcmp(list->name, words[0]) != 0)
+        list++;
+    int answer = list->name ? list->run(words) : -1;
+    if (answer != -1)
+        printf("%d\n", answer);
+    return list->name != NULL;
+}
 
 static void obey(char *line) {
     char *words[8] = {NULL};
     int count = 0;
     for (char *word = strtok(line, " \n"); word && count < 7; word = strtok(NULL, " \n"))
         words[count++] = word;
-    for (size_t i = 0; count && i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(commands[i].name, words[0]) == 0) {
-            int answer = commands[i].run(words);
-            if (answer != -1)
-                printf("%d\n", answer);
-            return;
-        }
-    printf("unknown\n");
+    if (count && !run(commands, words) && !run(share_commands, words))
+        printf("unknown\n");
 }
 
 int main(void) {

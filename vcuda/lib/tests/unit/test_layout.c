@@ -51,13 +51,14 @@ static void fill_books(unsigned char *file) {
         .reserved_bytes = 2001, .peak_bytes = 2002, .denied_bytes = 2003, .denied_count = 2004, .overhead_bytes = 2005,
         .tat_ns = 2006, .share_seen = 2007, .charged_ns = 2008, .throttled_ns = 2009, .borrowed_ns = 2010,
         .launches = 2011, .probes = 2012, .waiting = 2013, .launches_unknown = 2014, .largest_est_ns = 2015,
-        .copy_to_device = 2016, .copy_to_host = 2017, .copy_on_device = 2018,
+        .copy_to_device = 2016, .copy_to_host = 2017, .copy_on_device = 2018, .orphaned_bytes = 2019,
     };
     struct vcuda_slot *slot = (void *)(file + VCUDA_SLOTS_OFFSET);
     slot[3] = (struct vcuda_slot){.epoch = 3001, .pid = 3002, .begun = 3003, .ended = 3004, .started_ns = 3005};
     slot[3].device[2] = (struct vcuda_slot_device){
         .bytes = {4001, 4002, 4003, 4004, 4005, 4006, 4007, 4008}, .inflight_since_ns = 4009, .inflight_ns = 4010,
         .last_launch_ns = 4011, .outstanding_ns = 4012, .unmeasured = 4013, .waiting = 4014, .contexts = 4015,
+        .exported_bytes = 4016, .imported_bytes = 4017,
     };
     struct vcuda_cost *cost = (void *)(file + VCUDA_COSTS_OFFSET);
     cost[2 * VCUDA_COST_ENTRIES + 5] = (struct vcuda_cost){

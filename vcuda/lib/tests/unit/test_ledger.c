@@ -63,9 +63,13 @@ static void pages_are_charged_from_their_first_small_block_to_their_last(void) {
     CHECK(backing_enter(10 * BACKING_PAGE));
     CHECK(!backing_enter(10 * BACKING_PAGE + 512));
     CHECK(backing_enter(11 * BACKING_PAGE));
-    CHECK(!backing_leave(10 * BACKING_PAGE));
-    CHECK(backing_leave(10 * BACKING_PAGE + 512));
-    CHECK(backing_leave(11 * BACKING_PAGE));
+    CHECK(backing_export(10 * BACKING_PAGE + 512));
+    CHECK(!backing_export(10 * BACKING_PAGE));
+    CHECK(!backing_export(12 * BACKING_PAGE));
+    bool exported;
+    CHECK(!backing_leave(10 * BACKING_PAGE, &exported));
+    CHECK(backing_leave(10 * BACKING_PAGE + 512, &exported) && exported);
+    CHECK(backing_leave(11 * BACKING_PAGE, &exported) && !exported);
 }
 
 static uint64_t dropped;

@@ -18,6 +18,8 @@ struct capture *capture_of(const struct CUevent_st *event) {
   return capture && handle_is(capture, KIND_CAPTURE) && capture->id == event->capture_id ? capture : NULL;
 }
 
+CUgraph capture_graph(const struct CUstream_st *stream) { return stream->capture->graph; }
+
 CUresult capture_break(struct CUstream_st *stream) {
   stream->capture->broken = true;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -88,6 +88,8 @@ struct CUevent_st {
   struct CUctx_st *ctx;
   uint32_t sim;
   unsigned flags;
+  bool opened;             /* another process's event */
+  uint64_t serial;         /* of the node's event, which ends with the process that made it */
   struct capture *capture; /* last recorded in a capturing stream, NULL else */
   uint64_t capture_id;
   struct node_set after;   /* what that stream had captured by then */
@@ -122,6 +124,9 @@ CUresult need_stream(CUstream handle, struct CUstream_st **stream);
 CUresult need_device(CUdevice device, struct sim_card **card);
 static inline struct sim_card *card_of(const struct CUctx_st *ctx) { return &driver.node.node->cards[ctx->card]; }
 CUresult card_health(uint32_t card);
+
+/* An event handle whose event is still there. */
+bool event_is(const struct CUevent_st *event);
 
 struct CUstream_st *stream_make(struct CUctx_st *ctx, uint32_t sim_flags, unsigned flags, int priority);
 void stream_drop(struct CUstream_st *stream);

@@ -14,6 +14,7 @@ CUresult impl_cuEventCreate(CUevent *out, unsigned flags) {
   if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
   sim_lock(&driver.node);
   event->sim = sim_event_new(driver.node.node, driver.node.proc, ctx->card);
+  if (event->sim != SIM_NONE) event->serial = driver.node.node->events[event->sim].serial;
   sim_unlock(&driver.node);
   if (event->sim == SIM_NONE) {
     handle_free(event);
@@ -25,10 +26,17 @@ CUresult impl_cuEventCreate(CUevent *out, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+bool event_is(const struct CUevent_st *event) {
+  const struct sim_event *state;
+  if (!handle_is(event, KIND_EVENT)) return false;
+  state = &driver.node.node->events[event->sim];
+  return !event->opened || (state->serial == event->serial && state->proc != SIM_NONE && !state->destroyed);
+}
+
 CUresult impl_cuEventDestroy_v2(CUevent event) {
   if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
   sim_lock(&driver.node);
-  sim_event_destroy(driver.node.node, event->sim);
+  if (!event->opened) sim_event_destroy(driver.node.node, event->sim);
   sim_unlock(&driver.node);
   node_set_clear(&event->after);
   handle_free(event);
@@ -40,7 +48,7 @@ CUresult impl_cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned fl
   struct work record = {.kind = WORK_RECORD, .event = event};
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event_is(event)) return CUDA_ERROR_INVALID_HANDLE;
   if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (event->ctx != stream->ctx) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL)) return capture_record(stream, event);
@@ -53,7 +61,7 @@ CUresult impl_cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) 
   struct work wait = {.kind = WORK_WAIT, .event = event};
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event_is(event)) return CUDA_ERROR_INVALID_HANDLE;
   if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (capture_of(event) && !(flags & CU_EVENT_WAIT_EXTERNAL)) return capture_wait(stream, event);
   if (stream->capture && !(flags & CU_EVENT_WAIT_EXTERNAL)) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -76,7 +84,7 @@ static uint64_t reached_earliest(struct sim_handle *handle, const void *what) {
 
 CUresult impl_cuEventQuery(CUevent event) {
   CUresult result;
-  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event_is(event)) return CUDA_ERROR_INVALID_HANDLE;
   sim_spend(&driver.node, driver.node.node->options.query_ns);
   sim_lock(&driver.node);
   sim_advance_all(&driver.node);
@@ -86,7 +94,7 @@ CUresult impl_cuEventQuery(CUevent event) {
 }
 
 CUresult impl_cuEventSynchronize(CUevent event) {
-  if (!handle_is(event, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event_is(event)) return CUDA_ERROR_INVALID_HANDLE;
   sim_wait_locked(&driver.node, reached, reached_earliest, event);
   sim_unlock(&driver.node);
   return card_health(event->ctx->card);
@@ -95,7 +103,7 @@ CUresult impl_cuEventSynchronize(CUevent event) {
 CUresult impl_cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end) {
   const struct sim_event *a, *b;
   CUresult result = CUDA_SUCCESS;
-  if (!handle_is(start, KIND_EVENT) || !handle_is(end, KIND_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event_is(start) || !event_is(end)) return CUDA_ERROR_INVALID_HANDLE;
   if (!ms) return CUDA_ERROR_INVALID_VALUE;
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   sim_lock(&driver.node);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph_memory.h"
 #include "impl.h"
 #include "module.h"
 
@@ -47,6 +48,7 @@ static void clear_work(CUgraphNode node) {
   node->values = NULL;
   node->pointers = NULL;
   if (node->work.kind == WORK_GRAPH && node->work.graph) graph_drop(node->work.graph);
+  if (node->work.kind == WORK_ALLOC) graph_memory_drop(node->work.memory);
   node->work = (struct work){.kind = WORK_EMPTY};
 }
 
@@ -92,6 +94,7 @@ CUresult node_set_work(CUgraphNode node, const struct work *work) {
     kept.graph = graph_copy(work->graph);
     if (!kept.graph) return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (kept.kind == WORK_ALLOC) graph_memory_hold(kept.memory);
   clear_work(node);
   node->work = kept;
   return kept.kind == WORK_KERNEL ? keep_params(node) : CUDA_SUCCESS;
@@ -265,13 +268,18 @@ CUresult impl_cuGraphLaunch(CUgraphExec exec, CUstream handle) {
     struct work child = {.kind = WORK_GRAPH, .graph = exec->graph};
     return work_submit(stream, &child, NULL);
   }
+  result = graph_memory_begin(exec, stream);
+  if (result != CUDA_SUCCESS) return result;
   sim_spend(&driver.node, driver.node.node->options.launch_ns);
-  return run(exec->graph, stream);
+  result = run(exec->graph, stream);
+  graph_memory_end(exec, stream);
+  return result;
 }
 
 CUresult impl_cuGraphUpload(CUgraphExec exec, CUstream handle) {
   struct CUstream_st *stream;
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  return handle_is(exec, KIND_EXEC) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!handle_is(exec, KIND_EXEC)) return CUDA_ERROR_INVALID_VALUE;
+  return graph_memory_upload(exec, stream);
 }

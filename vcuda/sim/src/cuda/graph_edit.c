@@ -1,7 +1,7 @@
 /* Looking at graphs and changing their edges. */
 #include <stdio.h>
 
-#include "graph.h"
+#include "graph_memory.h"
 #include "impl.h"
 
 CUresult impl_cuGraphCreate(CUgraph *out, unsigned flags) {
@@ -18,6 +18,7 @@ CUresult impl_cuGraphDestroy(CUgraph graph) {
 
 CUresult impl_cuGraphClone(CUgraph *out, CUgraph graph) {
   if (!out || !handle_is(graph, KIND_GRAPH)) return CUDA_ERROR_INVALID_VALUE;
+  if (graph_memory_in(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   *out = graph_copy(graph);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -41,6 +42,8 @@ CUresult impl_cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
     case WORK_RECORD: *type = CU_GRAPH_NODE_TYPE_EVENT_RECORD; break;
     case WORK_WAIT: *type = CU_GRAPH_NODE_TYPE_WAIT_EVENT; break;
     case WORK_GRAPH: *type = CU_GRAPH_NODE_TYPE_GRAPH; break;
+    case WORK_ALLOC: *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC; break;
+    case WORK_FREE: *type = CU_GRAPH_NODE_TYPE_MEM_FREE; break;
     case WORK_EMPTY: *type = CU_GRAPH_NODE_TYPE_EMPTY; break;
   }
   return CUDA_SUCCESS;
@@ -123,6 +126,7 @@ CUresult impl_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, con
 
 CUresult impl_cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count) {
   if (!handle_is(graph, KIND_GRAPH) || (count && (!from || !to))) return CUDA_ERROR_INVALID_VALUE;
+  if (graph_memory_in(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < count; i++) {
     if (!same_graph(graph, from[i], to[i]) || !node_set_has(&to[i]->before, from[i])) return CUDA_ERROR_INVALID_VALUE;
     remove_edge(from[i], to[i]);
@@ -135,6 +139,7 @@ CUresult impl_cuGraphDestroyNode(CUgraphNode node) {
   CUgraphNode *link;
   if (!handle_is(node, KIND_NODE)) return CUDA_ERROR_INVALID_VALUE;
   graph = node->graph;
+  if (graph_memory_in(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   for (CUgraphNode other = graph->nodes; other; other = other->next) remove_edge(node, other);
   for (link = &graph->nodes; *link && *link != node;) link = &(*link)->next;
   if (!*link) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,5 @@
 /* Making nodes, asking them and changing them, in graphs and in graphs that run. */
-#include "graph.h"
+#include "graph_memory.h"
 #include "impl.h"
 #include "transfer.h"
 
@@ -94,6 +94,7 @@ CUresult impl_cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraph
 
 CUresult impl_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *before, size_t count, CUgraph child) {
   struct work work = {.kind = WORK_GRAPH, .graph = child};
+  if (handle_is(child, KIND_GRAPH) && graph_memory_in(child)) return CUDA_ERROR_NOT_SUPPORTED;
   return handle_is(child, KIND_GRAPH) ? add_simple(out, graph, before, count, &work) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -13,7 +13,7 @@
 struct block {
   uint64_t base;
   const void *owner;
-  uint32_t card, class;
+  uint32_t card, class, share;
   uint32_t used; /* grains */
   struct block *next;
   unsigned char taken[GRAINS];
@@ -81,11 +81,11 @@ static void *map_pages(uint64_t bytes) {
 }
 
 static int alloc_pages(struct sim_handle *node, uint32_t card, enum sim_class class, uint64_t bytes, void **out) {
-  int result = sim_charge(node, card, class, bytes);
+  int result = card == SIM_NONE ? 0 : sim_charge(node, card, class, bytes);
   if (result < 0) return result;
   *out = map_pages(bytes);
   if (*out) return 0;
-  sim_discharge(node, card, class, bytes);
+  if (card != SIM_NONE) sim_discharge(node, card, class, bytes);
   return -ENOMEM;
 }
 
@@ -115,12 +115,18 @@ static struct block *new_block(struct sim_handle *node, const void *owner, uint3
   return block;
 }
 
+/* The pages leave the card, or this process's hold of them ends. */
+static void drop_pages(struct sim_handle *node, uint64_t base, uint64_t bytes, uint32_t share, uint32_t card, uint32_t class) {
+  munmap((void *)(uintptr_t)base, bytes);
+  if (share) sim_share_drop(node, share - 1);
+  else if (card != SIM_NONE) sim_discharge(node, card, (enum sim_class)class, bytes);
+}
+
 static void drop_block(struct sim_handle *node, struct block *block) {
   struct block **link = &blocks;
   while (*link != block) link = &(*link)->next;
   *link = block->next;
-  munmap((void *)(uintptr_t)block->base, HEAP_PAGE);
-  sim_discharge(node, block->card, (enum sim_class)block->class, HEAP_PAGE);
+  drop_pages(node, block->base, HEAP_PAGE, block->share, block->card, block->class);
   free(block);
 }
 
@@ -161,14 +167,13 @@ static int alloc_large(struct sim_handle *node, struct range *range) {
   range->charged = bytes;
   result = insert(range);
   if (result < 0) {
-    munmap(pages, bytes);
-    sim_discharge(node, range->card, (enum sim_class)range->class, bytes);
+    drop_pages(node, (uint64_t)(uintptr_t)pages, bytes, 0, range->card, range->class);
   }
   return result;
 }
 
 int heap_alloc(struct sim_handle *node, const void *owner, uint32_t card, enum sim_class class, uint64_t bytes, uint64_t *out) {
-  struct range range = {.size = bytes, .owner = owner, .card = card, .class = (uint32_t)class};
+  struct range range = {.size = bytes, .owner = owner, .card = card, .class = (uint32_t)class, .host = card == SIM_NONE};
   int result;
   if (bytes == 0) return -EINVAL;
   if (bytes > (1ull << 46)) return -ENOMEM;
@@ -183,8 +188,7 @@ static void release(struct sim_handle *node, const struct range *range) {
   struct block *block = range->block;
   uint32_t at, grains;
   if (!block) {
-    munmap((void *)(uintptr_t)range->base, range->charged);
-    sim_discharge(node, range->card, (enum sim_class)range->class, range->charged);
+    drop_pages(node, range->base - range->lead, range->charged, range->share, range->card, range->class);
     return;
   }
   at = (uint32_t)((range->base - block->base) / HEAP_GRAIN);
@@ -287,6 +291,80 @@ void heap_zero(uint64_t address, uint64_t bytes) {
   }
   memset((void *)(uintptr_t)address, 0, first - address);
   memset((void *)(uintptr_t)last, 0, address + bytes - last);
-  if (heap_find(address, &range) && range.class == SIM_VMM) advice = MADV_REMOVE; /* shared with other mappings of it */
+  if (heap_find(address, &range) && (range.class == SIM_VMM || range.share || (range.block && range.block->share))) advice = MADV_REMOVE; /* shared with other mappings of it */
   if (madvise((void *)(uintptr_t)first, last - first, advice) < 0) memset((void *)(uintptr_t)first, 0, last - first);
+}
+
+/* Copies what is there of private memory: pages that nobody has touched stay without RAM. */
+static void copy_resident(char *to, const char *from, uint64_t bytes) {
+  unsigned char present[4096];
+  for (uint64_t at = 0; at < bytes; at += sizeof present * 4096) {
+    uint64_t part = bytes - at < sizeof present * 4096 ? bytes - at : sizeof present * 4096;
+    if (mincore((void *)(uintptr_t)(from + at), part, present) < 0) continue;
+    for (uint64_t page = 0; page < part / 4096; page++) {
+      if (present[page] & 1) memcpy(to + at + page * 4096, from + at + page * 4096, 4096);
+    }
+  }
+}
+
+/* Private pages become pages of a share, at the same address and with the same contents. */
+static int share_pages(struct sim_handle *node, uint64_t base, uint64_t bytes, uint32_t card, uint32_t class, uint32_t *share) {
+  uint32_t index;
+  char *fresh;
+  int result = sim_share_new(node, card, (enum sim_class)class, bytes, &index);
+  if (result < 0) return result;
+  fresh = sim_share_map(node, node->node->shares[index].offset, bytes, NULL);
+  if (!fresh || mprotect(fresh, bytes, PROT_READ | PROT_WRITE) < 0) {
+    sim_share_cancel(node, index);
+    return -ENOMEM;
+  }
+  copy_resident(fresh, (const char *)(uintptr_t)base, bytes);
+  if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(uintptr_t)base) == MAP_FAILED) {
+    munmap(fresh, bytes);
+    sim_share_cancel(node, index);
+    return -ENOMEM;
+  }
+  *share = index + 1;
+  return 0;
+}
+
+int heap_share(struct sim_handle *node, uint64_t address, struct heap_name *out) {
+  struct range *range;
+  int result = -ENOENT;
+  size_t at;
+  pthread_mutex_lock(&lock);
+  at = lower_bound(address);
+  range = &ranges[at];
+  if (at < range_count && range->base == address && (range->block || range->charged)) {
+    struct block *block = range->block;
+    uint32_t *share = block ? &block->share : &range->share;
+    uint64_t base = block ? block->base : range->base;
+    result = *share ? 0 : share_pages(node, base, block ? HEAP_PAGE : range->charged, range->card, range->class, share);
+    if (result == 0) {
+      *out = (struct heap_name){.share = {.serial = node->node->shares[*share - 1].serial, .index = *share - 1},
+                                .offset = address - base, .size = range->size, .card = range->card, .class = range->class};
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+int heap_open(struct sim_handle *node, const void *owner, const struct heap_name *name, uint64_t *out) {
+  struct sim_share share;
+  struct range range;
+  void *base = NULL;
+  int result = sim_share_join(node, name->share, &share);
+  if (result < 0) return result;
+  if (name->offset < share.bytes) base = heap_reserve(share.bytes, HEAP_PAGE, NULL);
+  range = (struct range){.base = (uint64_t)(uintptr_t)base + name->offset, .size = name->size ? name->size : share.bytes,
+                         .lead = name->offset, .charged = share.bytes, .owner = owner, .card = share.card, .class = share.class,
+                         .share = name->share.index + 1};
+  if (!base || !sim_share_map(node, share.offset, share.bytes, base) || mprotect(base, share.bytes, PROT_READ | PROT_WRITE) < 0 ||
+      heap_note(&range) < 0) {
+    if (base) munmap(base, share.bytes);
+    sim_share_drop(node, name->share.index);
+    return -ENOMEM;
+  }
+  *out = range.base;
+  return 0;
 }

@@ -11,14 +11,17 @@
 #include <stdint.h>
 
 #include "../books.h"
+#include "../shares.h"
 
 #define HEAP_PAGE (2ull * 1024 * 1024)
 #define HEAP_GRAIN 512ull
 
 struct range {
   uint64_t base, size;      /* size: as asked for */
+  uint64_t lead;            /* bytes mapped before base: an opened allocation that was cut from a block */
   uint64_t charged;         /* bytes charged to the card for this range alone, 0 for a part of a block */
   struct block *block;      /* the block that it was cut from, or NULL */
+  uint32_t share;           /* 1 + index of the share that its bytes lie in; 0: private memory */
   const void *owner;        /* context, or pool */
   uint32_t card;
   uint32_t class;           /* enum sim_class */
@@ -27,11 +30,23 @@ struct range {
   unsigned flags;
 };
 
-/* 0, -ENOMEM (card or host), -EINVAL. On success *out is the address. */
+/* 0, -ENOMEM (card or host), -EINVAL. On success *out is the address. Card SIM_NONE: memory of the host, charged to no card. */
 int heap_alloc(struct sim_handle *node, const void *owner, uint32_t card, enum sim_class class, uint64_t bytes, uint64_t *out);
 /* -ENOENT when the address is no allocation's beginning. */
 int heap_free(struct sim_handle *node, uint64_t address);
 void heap_free_all(struct sim_handle *node, const void *owner);
+
+/* Memory between processes: a name under which others can open the memory that holds `address`. 0 or a negative errno; -ENOENT when
+ * the address is no allocation's beginning. */
+struct heap_name {
+  struct sim_share_name share;
+  uint64_t offset; /* of the allocation inside the share */
+  uint64_t size;   /* of the allocation; 0 when opening: the whole share */
+  uint32_t card, class;
+};
+int heap_share(struct sim_handle *node, uint64_t address, struct heap_name *out);
+/* Opens it here, as a range of its own that `heap_free` closes; -ENOENT when it is gone. */
+int heap_open(struct sim_handle *node, const void *owner, const struct heap_name *name, uint64_t *out);
 
 /* What the card is charged for all that the owner holds: whole pages. */
 uint64_t heap_backing(const void *owner);

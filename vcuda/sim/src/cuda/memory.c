@@ -1,7 +1,9 @@
 #include <errno.h>
 
+#include "graph_memory.h"
 #include "heap.h"
 #include "impl.h"
+#include "ipc.h"
 #include "pool.h"
 #include "transfer.h"
 
@@ -12,6 +14,7 @@ CUresult memory_error(int error) {
 
 void memory_end(struct CUctx_st *ctx) {
   pools_end(ctx);
+  ipc_end(ctx);
   heap_free_all(&driver.node, ctx);
 }
 
@@ -65,11 +68,14 @@ CUresult impl_cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags) 
 /* As on hardware, freeing waits for the work of the context. */
 CUresult impl_cuMemFree_v2(CUdeviceptr pointer) {
   struct CUctx_st *ctx;
+  struct CUstream_st *stream;
   CUresult result = need_context(&ctx);
   if (result != CUDA_SUCCESS) return result;
   if (pointer == 0) return CUDA_SUCCESS;
+  if (ipc_is_opened(pointer)) return CUDA_ERROR_INVALID_VALUE;
   result = wait_context(ctx);
   if (result != CUDA_SUCCESS) return result;
+  if (need_stream(NULL, &stream) == CUDA_SUCCESS && graph_memory_free(pointer, stream, &result)) return result;
   return pool_free_now(pointer) ? CUDA_SUCCESS : memory_error(heap_free(&driver.node, pointer));
 }
 

@@ -1,6 +1,7 @@
 /* What a program may ask about a pointer. */
 #include "heap.h"
 #include "impl.h"
+#include "ipc.h"
 
 static CUcontext owner_of(const struct range *range) {
   return handle_is(range->owner, KIND_CONTEXT) ? (CUcontext)(uintptr_t)range->owner : NULL;
@@ -29,6 +30,8 @@ static CUresult answer(void *out, CUpointer_attribute attribute, const struct ra
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)out = device && range->class == SIM_MANAGED; break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)out = device_of(range); break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *(unsigned *)out = range->class == SIM_LINEAR && device && !ipc_is_opened(range->base);
+      break;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: *(unsigned *)out = 0; break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:

@@ -2,14 +2,17 @@
 
 #include <stdlib.h>
 
+#include "graph_memory.h"
 #include "heap.h"
 #include "impl.h"
+#include "ipc.h"
 #include "transfer.h"
 
 struct CUmemPoolHandle_st {
   struct head head;
   uint32_t card;
-  int device;
+  int device; /* -1: memory of the host */
+  bool exportable, imported;
   uint64_t threshold, max_bytes;
   uint64_t used, used_high, reserved, reserved_high;
   int reuse[3];
@@ -28,13 +31,13 @@ struct chunk {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken before the heap's and the node's */
 static struct chunk *chunks;
-static CUmemoryPool defaults[SIM_MAX_CARDS], present[SIM_MAX_CARDS]; /* by visible device */
+static CUmemoryPool defaults[SIM_MAX_CARDS], present[SIM_MAX_CARDS], graphs[SIM_MAX_CARDS]; /* by visible device */
 
 static CUmemoryPool make_pool(int device, uint64_t max_bytes) {
   CUmemoryPool pool = handle_new(KIND_POOL, sizeof *pool);
   if (!pool) return NULL;
   pool->device = device;
-  pool->card = driver.visible[device];
+  pool->card = device < 0 ? SIM_NONE : driver.visible[device];
   pool->max_bytes = max_bytes;
   pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
   return pool;
@@ -43,6 +46,15 @@ static CUmemoryPool make_pool(int device, uint64_t max_bytes) {
 static CUmemoryPool default_pool(int device) {
   if (!defaults[device]) defaults[device] = make_pool(device, 0);
   return defaults[device];
+}
+
+/* It lets go of nothing by itself. */
+CUmemoryPool pool_of_graphs(int device) {
+  pthread_mutex_lock(&lock);
+  if (!graphs[device]) graphs[device] = make_pool(device, 0);
+  if (graphs[device]) graphs[device]->threshold = UINT64_MAX;
+  pthread_mutex_unlock(&lock);
+  return graphs[device];
 }
 
 static CUmemoryPool present_pool(int device) { return present[device] ? present[device] : default_pool(device); }
@@ -143,19 +155,24 @@ static CUresult take(CUmemoryPool pool, uint64_t bytes, struct CUstream_st *stre
   return result;
 }
 
+/* What is still to be freed may be enough: wait for it, once. */
+CUresult pool_take(CUmemoryPool pool, uint64_t bytes, struct CUstream_st *stream, uint64_t *out) {
+  CUresult result = take(pool, bytes, stream, out);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  wait_context(stream->ctx);
+  return take(pool, bytes, stream, out);
+}
+
 CUresult impl_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream handle) {
   struct CUstream_st *stream;
-  uint64_t address;
+  uint64_t address = 0;
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!handle_is(pool, KIND_POOL)) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  result = take(pool, bytes, stream, &address);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* what is still to be freed may be enough: wait for it, once */
-    wait_context(stream->ctx);
-    result = take(pool, bytes, stream, &address);
-  }
+  if (!handle_is(pool, KIND_POOL) || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  if (!stream->capture) result = pool_take(pool, bytes, stream, &address);
+  else if (pool->device < 0) return CUDA_ERROR_NOT_SUPPORTED;
+  else result = graph_memory_capture(stream, pool->device, bytes, &address);
   if (result == CUDA_SUCCESS) *out = address;
   return result;
 }
@@ -178,7 +195,7 @@ static struct chunk *find_used(uint64_t address) {
   for (chunk = chunks; chunk; chunk = chunk->next) {
     if (chunk->base == address) return chunk->state == USED ? chunk : NULL;
   }
-  if (!heap_find(address, &range) || range.base != address || range.host || range.class == SIM_VMM) return NULL;
+  if (!heap_find(address, &range) || range.base != address || range.host || range.class == SIM_VMM || ipc_is_opened(address)) return NULL;
   chunk = calloc(1, sizeof *chunk);
   if (!chunk) return NULL;
   *chunk = (struct chunk){.base = address, .bytes = range.size, .next = chunks};
@@ -186,25 +203,46 @@ static struct chunk *find_used(uint64_t address) {
   return chunk;
 }
 
+static void set_position(struct chunk *chunk, const struct CUstream_st *stream) {
+  sim_lock(&driver.node);
+  chunk->position = driver.node.node->streams[stream->sim].tail;
+  sim_unlock(&driver.node);
+}
+
+static void free_later(struct chunk *chunk, const struct CUstream_st *stream) {
+  set_position(chunk, stream);
+  chunk->stream = stream->sim;
+  chunk->stream_id = stream->id;
+  chunk->state = PENDING;
+  count_used(chunk, false);
+}
+
 CUresult impl_cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
   struct CUstream_st *stream;
   struct chunk *chunk;
   CUresult result = need_stream(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture) return graph_memory_capture_free(stream, pointer);
+  if (graph_memory_free(pointer, stream, &result)) return result;
   pthread_mutex_lock(&lock);
   chunk = find_used(pointer);
-  if (chunk) {
-    sim_lock(&driver.node);
-    chunk->position = driver.node.node->streams[stream->sim].tail;
-    sim_unlock(&driver.node);
-    chunk->stream = stream->sim;
-    chunk->stream_id = stream->id;
-    chunk->state = PENDING;
-    count_used(chunk, false);
-  }
+  if (chunk) free_later(chunk, stream);
   pthread_mutex_unlock(&lock);
   return chunk ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void pool_give(uint64_t address, struct CUstream_st *stream) {
+  pthread_mutex_lock(&lock);
+  free_later(find_used(address), stream);
+  pthread_mutex_unlock(&lock);
+}
+
+void pool_later(struct CUstream_st *stream) {
+  pthread_mutex_lock(&lock);
+  for (struct chunk *chunk = chunks; chunk; chunk = chunk->next) {
+    if (chunk->state == PENDING && chunk->stream_id == stream->id && chunk->pool && chunk->pool == graphs[chunk->pool->device]) set_position(chunk, stream);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 bool pool_free_now(uint64_t address) {
@@ -234,26 +272,35 @@ void pools_end(const struct CUctx_st *ctx) {
   pthread_mutex_unlock(&lock);
 }
 
-CUresult impl_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties) {
+static CUresult check_location(CUmemLocation location) {
   struct sim_card *card;
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) return need_device(location.id, &card);
+  return location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult impl_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties) {
   CUresult result;
+  bool on_card;
   if (!out || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  result = need_device(properties->location.id, &card);
+  if (properties->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  result = check_location(properties->location);
   if (result != CUDA_SUCCESS) return result;
-  *out = make_pool(properties->location.id, properties->maxSize);
-  return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  on_card = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (properties->handleTypes && !on_card) return CUDA_ERROR_NOT_SUPPORTED;
+  *out = make_pool(on_card ? properties->location.id : -1, properties->maxSize);
+  if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
+  (*out)->exportable = properties->handleTypes != 0;
+  return CUDA_SUCCESS;
 }
 
 CUresult impl_cuMemPoolDestroy(CUmemoryPool pool) {
-  if (!handle_is(pool, KIND_POOL) || pool == defaults[pool->device]) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle_is(pool, KIND_POOL) || (pool->device >= 0 && pool == defaults[pool->device])) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   for (struct chunk **link = &chunks; *link;) {
     if ((*link)->pool != pool) link = &(*link)->next;
     else drop_chunk(link);
   }
-  if (present[pool->device] == pool) present[pool->device] = NULL;
+  if (pool->device >= 0 && present[pool->device] == pool) present[pool->device] = NULL;
   handle_free(pool);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
@@ -342,4 +389,38 @@ CUresult impl_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   present[device] = pool;
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
+}
+
+/* A descriptor of a pool names the card only: what matters of an imported pool are the pointers that are imported into it. */
+CUresult impl_cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags) {
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!out || flags || !handle_is(pool, KIND_POOL) || !pool->exportable) return CUDA_ERROR_INVALID_VALUE;
+  *(int *)out = sim_share_export_card(&driver.node, pool->card);
+  return *(int *)out < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
+CUresult impl_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *shared, CUmemAllocationHandleType type, unsigned long long flags) {
+  uint32_t card;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!out || flags || sim_share_card_of_fd(&driver.node, (int)(intptr_t)shared, &card) < 0) return CUDA_ERROR_INVALID_VALUE;
+  for (int i = 0; i < driver.count; i++) {
+    if (driver.visible[i] != card) continue;
+    *out = make_pool(i, 0);
+    if (*out) (*out)->imported = true;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult impl_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr pointer) {
+  struct range range;
+  if (!out || !heap_find(pointer, &range) || !handle_is(range.owner, KIND_POOL)) return CUDA_ERROR_INVALID_VALUE;
+  if (!((CUmemoryPool)(uintptr_t)range.owner)->exportable) return CUDA_ERROR_INVALID_VALUE;
+  return ipc_export_pointer(out, pointer);
+}
+
+/* The memory belongs to the imported pool; freed here by cuMemFree or cuMemFreeAsync, which lets go of it in this process only. */
+CUresult impl_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool, CUmemPoolPtrExportData *data) {
+  if (!out || !data || !handle_is(pool, KIND_POOL) || !pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return ipc_import_pointer(out, pool, pool->card, data);
 }

@@ -1,50 +1,6 @@
 /* Calls that exist so that a program gets an honest answer: not supported by this driver. */
 #include "impl.h"
 
-CUresult impl_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer) {
-  (void)handle, (void)pointer;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned flags) {
-  (void)pointer, (void)handle, (void)flags;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuIpcCloseMemHandle(CUdeviceptr pointer) {
-  (void)pointer;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
-  (void)handle, (void)event;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
-  (void)event, (void)handle;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
-  (void)out, (void)handle, (void)type, (void)flags;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *shared, CUmemAllocationHandleType type) {
-  (void)out, (void)shared, (void)type;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags) {
-  (void)out, (void)pool, (void)type, (void)flags;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *shared, CUmemAllocationHandleType type, unsigned long long flags) {
-  (void)out, (void)shared, (void)type, (void)flags;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr pointer) {
-  (void)out, (void)pointer;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult impl_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool, CUmemPoolPtrExportData *data) {
-  (void)out, (void)pool, (void)data;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
 CUresult impl_cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
   (void)out, (void)description;
   return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,6 +1,6 @@
 /*
- * Virtual memory management: physical memory (a part of one sparse file of the process) mapped to reserved addresses. Physical
- * memory stays charged until it is released and nothing maps it.
+ * Virtual memory management: physical memory (a part of one sparse file of the process, or a share of the node when it may be
+ * exported) mapped to reserved addresses. Physical memory stays charged until it is released and nothing maps it, in any process.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 struct physical {
   struct head head;
   uint32_t card;
-  int device;
+  uint32_t share; /* 1 + index of the share; 0: in the arena */
   uint64_t offset, bytes;
   unsigned references; /* the program's, and one for each mapping */
   CUmemAllocationProp properties;
@@ -40,19 +40,27 @@ static bool open_arena(void) {
   return false;
 }
 
+static bool on_card(const CUmemAllocationProp *p) { return p->location.type == CU_MEM_LOCATION_TYPE_DEVICE; }
+
 static void unref(struct physical *physical) {
   if (--physical->references > 0) return;
-  if (fallocate(arena, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)physical->offset, (off_t)physical->bytes) == 0) {
+  if (physical->share) {
+    sim_share_drop(&driver.node, physical->share - 1);
+  } else if (fallocate(arena, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)physical->offset, (off_t)physical->bytes) == 0 &&
+             on_card(&physical->properties)) {
     sim_discharge(&driver.node, physical->card, SIM_VMM, physical->bytes);
   }
   handle_free(physical);
 }
 
+/* *card: where the memory lies, NULL for host memory. */
 static CUresult check_properties(const CUmemAllocationProp *p, struct sim_card **card) {
+  *card = NULL;
   if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (p->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED; /* memory is not shared between processes */
-  return need_device(p->location.id, card);
+  if (p->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (on_card(p)) return need_device(p->location.id, card);
+  if (p->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA || p->location.id != 0) return CUDA_ERROR_INVALID_VALUE;
+  return p->requestedHandleTypes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS; /* host memory of this process only */
 }
 
 CUresult impl_cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option) {
@@ -65,29 +73,42 @@ CUresult impl_cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationPr
   return result;
 }
 
+static bool place(struct physical *physical, const struct sim_card *card) {
+  uint32_t index;
+  if (!physical->properties.requestedHandleTypes) {
+    if (!open_arena() || arena_end + physical->bytes > (uint64_t)ARENA_BYTES) return false;
+    physical->offset = arena_end;
+    arena_end += physical->bytes;
+    return true;
+  }
+  if (sim_share_new(&driver.node, card->index, SIM_VMM, physical->bytes, &index) < 0) return false;
+  physical->share = index + 1;
+  physical->offset = driver.node.node->shares[index].offset;
+  return true;
+}
+
 CUresult impl_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags) {
   struct sim_card *card;
-  struct physical *physical = NULL;
+  struct physical *physical;
   CUresult result = check_properties(properties, &card);
   if (result != CUDA_SUCCESS) return result;
   if (!out || flags || bytes == 0 || bytes % HEAP_PAGE) return CUDA_ERROR_INVALID_VALUE;
-  if (sim_charge(&driver.node, card->index, SIM_VMM, bytes) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (card && sim_charge(&driver.node, card->index, SIM_VMM, bytes) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  physical = handle_new(KIND_PHYSICAL, sizeof *physical);
   pthread_mutex_lock(&lock);
-  if (open_arena() && arena_end + bytes <= (uint64_t)ARENA_BYTES) physical = handle_new(KIND_PHYSICAL, sizeof *physical);
   if (physical) {
-    physical->card = card->index;
-    physical->device = properties->location.id;
-    physical->offset = arena_end;
+    physical->card = card ? card->index : SIM_NONE;
     physical->bytes = bytes;
     physical->references = 1;
     physical->properties = *properties;
-    arena_end += bytes;
     *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
   }
+  if (!physical || !place(physical, card)) result = CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_unlock(&lock);
-  if (physical) return CUDA_SUCCESS;
-  sim_discharge(&driver.node, card->index, SIM_VMM, bytes);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) return result;
+  if (physical) handle_free(physical);
+  if (card) sim_discharge(&driver.node, card->index, SIM_VMM, bytes);
+  return result;
 }
 
 CUresult impl_cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -122,9 +143,10 @@ CUresult impl_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGe
   if (!physical || !address || address % HEAP_PAGE || bytes == 0 || bytes % HEAP_PAGE || flags) return CUDA_ERROR_INVALID_VALUE;
   if (offset % HEAP_PAGE || offset > physical->bytes || bytes > physical->bytes - offset) return CUDA_ERROR_INVALID_VALUE;
   if (heap_find(address, &other) || heap_find(address + bytes - 1, &other)) return CUDA_ERROR_INVALID_VALUE;
-  range = (struct range){.base = address, .size = bytes, .owner = physical, .card = physical->card, .class = SIM_VMM};
-  mapped = mmap((void *)(uintptr_t)address, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, arena,
-                (off_t)(physical->offset + offset));
+  range = (struct range){.base = address, .size = bytes, .owner = physical, .card = physical->card, .class = SIM_VMM,
+                         .host = physical->card == SIM_NONE};
+  mapped = mmap((void *)(uintptr_t)address, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                physical->share ? driver.node.map_fd : arena, (off_t)(physical->offset + offset));
   if (mapped == MAP_FAILED || heap_note(&range) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_lock(&lock);
   physical->references++;
@@ -182,6 +204,56 @@ CUresult impl_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, voi
   pthread_mutex_lock(&lock);
   physical->references++;
   pthread_mutex_unlock(&lock);
+  *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+  return CUDA_SUCCESS;
+}
+
+static CUresult check_type(CUmemAllocationHandleType type, unsigned long long flags) {
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult impl_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
+  struct physical *physical = physical_of(handle);
+  CUresult result = check_type(type, flags);
+  int fd;
+  if (result != CUDA_SUCCESS) return result;
+  if (!out || !physical || !physical->share) return CUDA_ERROR_INVALID_VALUE;
+  fd = sim_share_export(&driver.node, physical->share - 1);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *(int *)out = fd;
+  return CUDA_SUCCESS;
+}
+
+static int visible_device(uint32_t card) {
+  for (int i = 0; i < driver.count; i++) {
+    if (driver.visible[i] == card) return i;
+  }
+  return -1;
+}
+
+/* Each import is paired with a release of its own. */
+CUresult impl_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *shared, CUmemAllocationHandleType type) {
+  struct sim_share_name name;
+  struct sim_share share;
+  struct physical *physical;
+  CUresult result = check_type(type, 0);
+  if (result != CUDA_SUCCESS) return result;
+  if (!out || sim_share_of_fd(&driver.node, (int)(intptr_t)shared, &name) < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_share_join(&driver.node, name, &share) < 0) return CUDA_ERROR_INVALID_VALUE;
+  physical = visible_device(share.card) >= 0 ? handle_new(KIND_PHYSICAL, sizeof *physical) : NULL;
+  if (!physical) {
+    sim_share_drop(&driver.node, name.index);
+    return visible_device(share.card) < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  physical->card = share.card;
+  physical->share = name.index + 1;
+  physical->offset = share.offset;
+  physical->bytes = share.bytes;
+  physical->references = 1;
+  physical->properties = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                               .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = visible_device(share.card)}};
   *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,101 @@
+/* Memory between processes: the one that exports it pays, the ones that open it do not, as long as they belong to one claim. */
+#include "backing.h"
+#include "charge.h"
+#include "pool.h"
+#include "vmm.h"
+
+/* The block that the driver has opened at `address`. Its card may be another than the current one. */
+static struct block opened_block(CUdeviceptr address) {
+    CUcontext current = NULL;
+    CUdeviceptr base;
+    size_t bytes = 0;
+    int ordinal = -1;
+    DRIVER(cuCtxGetCurrent, &current);
+    DRIVER(cuPointerGetAttribute, &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+    DRIVER(cuMemGetAddressRange_v2, &base, &bytes, address);
+    return (struct block){.address = address,
+                          .bytes = backing_bytes(bytes),
+                          .owner = (uint64_t)(uintptr_t)current,
+                          .device = device_index(ordinal),
+                          .kind = VCUDA_CLASS_OTHER};
+}
+
+/* The driver was asked to open somebody's memory. False: it does not fit, the caller closes it again. */
+static bool opened(CUresult result, const CUdeviceptr *address) {
+    bool fits = true;
+    if (result == CUDA_SUCCESS) {
+        struct block block = opened_block(*address);
+        fits = charge_import(&block);
+        if (fits && block.device >= 0)
+            blocks_put(block);
+    }
+    charge_importing(-1);
+    return fits;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+    CUresult result = DRIVER(cuIpcGetMemHandle, handle, address);
+    if (result == CUDA_SUCCESS)
+        charge_exported(address);
+    return result;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags) {
+    charge_importing(1);
+    CUresult result = DRIVER(cuIpcOpenMemHandle_v2, address, handle, flags);
+    if (opened(result, address))
+        return result;
+    DRIVER(cuIpcCloseMemHandle, *address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags) {
+    charge_importing(1);
+    CUresult result = DRIVER(cuIpcOpenMemHandle, address, handle, flags);
+    if (opened(result, address))
+        return result;
+    DRIVER(cuIpcCloseMemHandle, *address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+    struct block block;
+    bool known = charge_free_begin(address, &block);
+    return charge_free_end(&block, known, DRIVER(cuIpcCloseMemHandle, address));
+}
+
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                      unsigned long long flags) {
+    CUresult result = DRIVER(cuMemExportToShareableHandle, out, handle, type, flags);
+    if (result == CUDA_SUCCESS)
+        vmm_exported(handle);
+    return result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type) {
+    charge_importing(1);
+    CUresult result = DRIVER(cuMemImportFromShareableHandle, handle, shared, type);
+    bool fits = result != CUDA_SUCCESS || vmm_imported(*handle);
+    charge_importing(-1);
+    if (fits)
+        return result;
+    DRIVER(cuMemRelease, *handle);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address) {
+    CUmemoryPool pool = NULL;
+    CUresult result = DRIVER(cuMemPoolExportPointer, data, address);
+    if (result == CUDA_SUCCESS && DRIVER(cuPointerGetAttribute, &pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) == CUDA_SUCCESS)
+        pool_exported(pool);
+    return result;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data) {
+    charge_importing(1);
+    CUresult result = DRIVER(cuMemPoolImportPointer, address, pool, data);
+    if (opened(result, address))
+        return result;
+    DRIVER(cuMemFree_v2, *address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
