@@ -7,14 +7,6 @@
 
 enum { READ_TRIES = 1000 };
 
-struct cached {
-    const struct region *region;
-    uint64_t generation;
-    struct limits limits;
-};
-
-static __thread struct cached cache[VCUDA_MAX_DEVICES];
-
 static uint32_t load(const uint32_t *word) {
     return __atomic_load_n(word, __ATOMIC_RELAXED); /* written by the agent; the sequence number tells whether to believe it */
 }
@@ -30,6 +22,7 @@ static double bounded(uint32_t ppm, double low, double high) {
 
 static void copy_record(const struct vcuda_config_device *record, struct limits *limits) {
     uint32_t flags = load(&record->flags), share = load(&record->share);
+    share = share < 1 ? 1 : share > 1000 ? 1000 : share;
     *limits = (struct limits){
         .memory_limited = flags & VCUDA_MEMORY_LIMITED,
         .compute_limited = flags & VCUDA_COMPUTE_LIMITED,
@@ -37,7 +30,8 @@ static void copy_record(const struct vcuda_config_device *record, struct limits 
         .overhead_bytes = load64(&record->overhead_bytes),
         .guarantee = load(&record->guarantee),
         .ceiling = load(&record->ceiling),
-        .share = share < 1 ? 1 : share > 1000 ? 1000 : share,
+        .share = share,
+        .stretch = 1000.0 / share,
         .others = load(&record->others),
         .phi = bounded(load(&record->phi_ppm), 1.0, 64.0),
         .m = bounded(load(&record->m_ppm), 0.1, 8.0),
@@ -56,20 +50,22 @@ static bool read_record(const struct vcuda_config_device *record, struct limits 
     return false;
 }
 
-const struct limits *config_limits(const struct region *region, int device) {
-    struct cached *mine = &cache[device];
+const struct limits *config_read(struct limits_cache *cache, const struct region *region, int device) {
     uint64_t generation = __atomic_load_n(&region->config->generation, __ATOMIC_ACQUIRE); /* raised after each write of a record */
-    bool had = mine->region == region && mine->generation;
-    if (had && mine->generation == generation)
-        return &mine->limits;
+    bool had = cache->generation && cache->region == region && cache->device == device;
     struct limits fresh;
     if (read_record(region_record(region, device), &fresh)) {
         fresh.beat_ns = load64(&region->config->agent_beat_ns);
-        *mine = (struct cached){.region = region, .generation = generation, .limits = fresh};
-        return &mine->limits;
+        *cache = (struct limits_cache){.region = region, .device = device, .generation = generation, .limits = fresh};
+        return &cache->limits;
     }
     log_trouble(TROUBLE_TORN_RECORD, had ? "kept" : "none yet");
-    return had ? &mine->limits : NULL;
+    return had ? &cache->limits : NULL;
+}
+
+const struct limits *config_limits(const struct region *region, int device) {
+    static __thread struct limits_cache caches[VCUDA_MAX_DEVICES];
+    return config_cached(&caches[device], region, device);
 }
 
 static const char *without_kind(const char *uuid) {

@@ -194,10 +194,14 @@ double cost_sample(struct vcuda_cost *cost, const struct surroundings *around, d
     return owed;
 }
 
+bool cost_always(const struct vcuda_cost *cost, const struct surroundings *around) {
+    bool doubted = around->others && count_of(&cost->up);
+    return count_of(&cost->samples) < FIRST_SAMPLES || get(&cost->est_ns) >= SAMPLED_ALWAYS_NS || doubted;
+}
+
 uint32_t cost_interval(const struct vcuda_cost *cost, const struct surroundings *around) {
     double est = get(&cost->est_ns);
-    bool doubted = around->others && count_of(&cost->up);
-    if (count_of(&cost->samples) < FIRST_SAMPLES || est >= SAMPLED_ALWAYS_NS || doubted)
+    if (cost_always(cost, around))
         return 1;
     double wanted = SAMPLED_ALWAYS_NS / (est < 1 ? 1 : est);
     uint32_t interval = wanted > DENSEST ? DENSEST : (uint32_t)wanted;

@@ -25,6 +25,9 @@ double cost_estimate(struct vcuda_cost *cost, const struct surroundings *around)
 double cost_sample(struct vcuda_cost *cost, const struct surroundings *around, double wall_ns, double charged_ns, uint32_t weight,
                    uint64_t now_ns);
 
+/* Each launch is to be sampled now, whatever the spacing. */
+bool cost_always(const struct vcuda_cost *cost, const struct surroundings *around);
+
 /* One launch in how many is to be sampled: 1 = each. */
 uint32_t cost_interval(const struct vcuda_cost *cost, const struct surroundings *around);
 

@@ -16,6 +16,7 @@ void claim_forget_in_child(void) {
     vmm_after_fork();
     flight_after_fork();
     lane_after_fork();
+    meter_after_fork();
     kernel_after_fork();
     gate_after_fork();
 }

@@ -44,47 +44,47 @@ static CUresult refuse(void) {
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult admit(struct gate *gate, struct region *region, int slot, uint64_t key, CUstream stream) {
-    struct lane *lane = lane_of(stream, gate->context, gate->device);
+/* The launch may go: into which lane, and is it measured? */
+static void enter_lane(struct gate *gate, struct lane *lane, CUstream stream) {
+    lane = gate->lane = lane ? lane : lane_of(stream, gate->context, gate->device);
     bool quiet = atomic_load_explicit(&open_captures, memory_order_relaxed) > 0;
-    if (!meter_admit(region, slot, gate->device, key, &gate->ticket, poll_own, lane))
-        return refuse();
-    if (!gate->ticket.cost)
-        note_unlimited(region, slot, gate->device);
-    else if (!lane)
-        meter_unmeasured(region, slot, gate->device, &gate->ticket);
-    else {
-        gate->lane = lane;
-        if (!quiet)
-            lane_poll(lane, gate->ticket.at_ns);
-        lane_enter(lane, !quiet && (gate->ticket.sample || lane_wants_marker(lane)), &gate->ticket, &gate->probe);
+    if (!lane) {
+        meter_unmeasured(gate->region, gate->slot, gate->device, &gate->ticket);
+        return;
     }
-    return CUDA_SUCCESS;
+    if (!quiet)
+        lane_poll(lane, gate->ticket.at_ns);
+    lane_enter(lane, !quiet && (gate->ticket.sample || lane_wants_marker(lane)), &gate->ticket, &gate->probe);
 }
 
 CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream) {
-    struct region *region = claim_region();
+    struct lane *lane = NULL;
     gate->lane = NULL;
-    gate->device = device_of_context(&gate->context);
+    gate->device = DEVICE_UNKNOWN;
+    if (DRIVER(cuCtxGetCurrent, &gate->context) == CUDA_SUCCESS && gate->context) {
+        lane = lane_find(stream, gate->context); /* it knows its card */
+        gate->device = lane ? lane_device(lane) : device_of_context(&gate->context);
+    }
     if (gate->device == DEVICE_UNKNOWN || is_captured(stream))
         return CUDA_SUCCESS;
-    int slot = region ? region_own_slot(region) : -1;
-    const struct limits *limits = slot >= 0 && gate->device >= 0 ? config_limits(region, gate->device) : NULL;
-    if (!limits)
+    gate->region = claim_region();
+    gate->slot = gate->region ? region_own_slot(gate->region) : -1;
+    if (gate->slot < 0 || gate->device < 0 ||
+        !meter_admit(gate->region, gate->slot, gate->device, key, &gate->ticket, poll_own, NULL))
         return refuse();
-    if (limits->compute_limited)
-        return admit(gate, region, slot, key, stream);
-    note_unlimited(region, slot, gate->device);
+    if (gate->ticket.cost)
+        enter_lane(gate, lane, stream);
+    else
+        note_unlimited(gate->region, gate->slot, gate->device);
     return CUDA_SUCCESS;
 }
 
 CUresult gate_leave(struct gate *gate, CUresult result) {
-    struct region *region = claim_region();
     if (!gate->lane)
         return result;
-    lane_leave(gate->lane, &gate->probe, &gate->ticket, result == CUDA_SUCCESS);
+    lane_leave(gate->lane, gate->slot, &gate->probe, &gate->ticket, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS)
-        meter_refund(region, region_own_slot(region), gate->device, &gate->ticket);
+        meter_refund(gate->region, gate->slot, gate->device, &gate->ticket);
     return result;
 }
 
@@ -96,7 +96,7 @@ void gate_wait_begin(struct gate_wait *wait, CUstream stream, bool whole) {
         return;
     wait->context = context;
     wait->lane = whole ? NULL : lane_of(stream, context, device);
-    wait->mark_ns = wait->lane ? lane_mark(wait->lane) : 0;
+    wait->mark = wait->lane ? lane_mark(wait->lane) : 0;
 }
 
 static void unlimited_is_idle(void) {
@@ -109,8 +109,9 @@ static void unlimited_is_idle(void) {
 CUresult gate_wait_end(const struct gate_wait *wait, CUresult result) {
     if (result != CUDA_SUCCESS || !wait->context)
         return result;
+    meter_book();
     if (wait->lane)
-        lane_finished(wait->lane, wait->mark_ns);
+        lane_finished(wait->lane, wait->mark);
     else
         lane_finished_context(wait->context);
     unlimited_is_idle();
@@ -119,6 +120,7 @@ CUresult gate_wait_end(const struct gate_wait *wait, CUresult result) {
 }
 
 void gate_look(void) {
+    meter_book();
     if (claim_region())
         poll_own(NULL);
 }

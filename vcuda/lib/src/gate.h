@@ -7,6 +7,8 @@
 
 struct gate {
     struct lane *lane; /* NULL: the launch is not metered */
+    struct region *region;
+    int slot;
     struct ticket ticket;
     struct probe probe;
     CUcontext context;
@@ -29,7 +31,7 @@ void gate_capture(int change);
 struct gate_wait {
     struct lane *lane;
     CUcontext context;
-    uint64_t mark_ns;
+    uint64_t mark;
 };
 void gate_wait_begin(struct gate_wait *wait, CUstream stream, bool whole);
 CUresult gate_wait_end(const struct gate_wait *wait, CUresult result);

@@ -18,7 +18,9 @@ enum {
 #define MARKER_NS UINT64_C(3000000)      /* 3 ms of work without a marker */
 #define POLL_AGAIN_NS UINT64_C(50000)    /* 50 us: an event query is a call of the driver */
 
-#define ONE_LAUNCH (UINT64_C(1) << 16)
+/* How far a lane is filled: estimated GPU time in units of ONE_NS, modulo 2^64; below that, in `filled` alone, how many threads are between
+ * enter and leave. More than fit there only carry over until they have left. */
+#define ONE_NS (UINT64_C(1) << 10)
 
 struct lane {
     pthread_mutex_t lock; /* guards pairs, ring and the polling */
@@ -27,8 +29,7 @@ struct lane {
     uint64_t thread; /* of the per-thread default stream, else 0 */
     atomic_bool used;
     int device;
-    atomic_uint_fast64_t submitted_ns, completed_ns, marked_ns, poll_at_ns;
-    atomic_uint_fast64_t launches; /* number of launches so far, times ONE_LAUNCH, plus threads that are between enter and leave */
+    atomic_uint_fast64_t filled, completed, marked, poll_at_ns;
     atomic_uint pending; /* probes in the ring */
     uint32_t first;
     struct probe ring[PAIRS];
@@ -39,7 +40,16 @@ struct lane {
 static struct lane lanes[LANES] = {[0 ... LANES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 static bool is_entered(const struct lane *lane) {
-    return atomic_load(&lane->launches) % ONE_LAUNCH != 0;
+    return atomic_load(&lane->filled) % ONE_NS != 0;
+}
+
+/* Estimated GPU time between two marks, ns; 0 when `from` is not before `to`. */
+static uint64_t between(uint64_t from, uint64_t to) {
+    return (int64_t)(to - from) > 0 ? (to - from) / ONE_NS : 0;
+}
+
+uint64_t lane_mark(const struct lane *lane) {
+    return atomic_load(&lane->filled) / ONE_NS * ONE_NS;
 }
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,10 +75,13 @@ static void destroy_pairs(struct lane *lane) {
     lane->idle = 0;
 }
 
+static uint64_t unfinished(const struct lane *lane) {
+    return between(atomic_load(&lane->completed), lane_mark(lane));
+}
+
 /* A lane without anything in flight may be given to another stream of the same or another context. */
 static bool can_be_taken(const struct lane *lane) {
-    return !atomic_load(&lane->used) || (atomic_load(&lane->pending) == 0 && !is_entered(lane) &&
-                                         atomic_load(&lane->completed_ns) >= atomic_load(&lane->submitted_ns));
+    return !atomic_load(&lane->used) || (atomic_load(&lane->pending) == 0 && !is_entered(lane) && !unfinished(lane));
 }
 
 static void set_up(struct lane *lane, CUstream stream, CUcontext context, uint64_t thread, int device) {
@@ -82,22 +95,21 @@ static void set_up(struct lane *lane, CUstream stream, CUcontext context, uint64
     lane->thread = thread;
     lane->device = device;
     lane->first = 0;
-    atomic_store(&lane->submitted_ns, 0);
-    atomic_store(&lane->completed_ns, 0);
-    atomic_store(&lane->marked_ns, 0);
+    atomic_store(&lane->completed, lane_mark(lane));
+    atomic_store(&lane->marked, lane_mark(lane));
     atomic_store(&lane->poll_at_ns, 0);
     pthread_mutex_unlock(&lane->lock);
     atomic_store_explicit(&lane->used, true, memory_order_release);
 }
 
-static struct lane *take_lane(uint64_t hash, CUstream stream, CUcontext context, uint64_t thread, int device) {
-    struct lane *found = NULL;
+static uint64_t hash_of(CUstream stream, CUcontext context, uint64_t thread) {
+    return ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)context >> 4 ^ thread) * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
+static struct lane *take_lane(CUstream stream, CUcontext context, uint64_t thread, int device) {
+    uint64_t hash = hash_of(stream, context, thread);
     pthread_mutex_lock(&table_lock);
-    for (uint64_t i = 0; i < TRIES && !found; i++) {
-        struct lane *lane = &lanes[(hash + i) % LANES];
-        if (fits(lane, stream, context, thread))
-            found = lane;
-    }
+    struct lane *found = lane_find(stream, context);
     for (uint64_t i = 0; i < TRIES && !found; i++) {
         struct lane *lane = &lanes[(hash + i) % LANES];
         if (can_be_taken(lane)) {
@@ -109,18 +121,25 @@ static struct lane *take_lane(uint64_t hash, CUstream stream, CUcontext context,
     return found;
 }
 
+struct lane *lane_find(CUstream stream, CUcontext context) {
+    uint64_t thread = thread_key(stream), hash = hash_of(stream, context, thread);
+    for (uint64_t i = 0; i < TRIES; i++)
+        if (fits(&lanes[(hash + i) % LANES], stream, context, thread))
+            return &lanes[(hash + i) % LANES];
+    return NULL;
+}
+
 struct lane *lane_of(CUstream stream, CUcontext context, int device) {
-    static __thread struct lane *last;
-    uint64_t thread = thread_key(stream);
-    if (last && fits(last, stream, context, thread))
-        return last;
-    uint64_t hash = ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)context >> 4 ^ thread) * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    return last = take_lane(hash, stream, context, thread, device);
+    struct lane *found = lane_find(stream, context);
+    return found ? found : take_lane(stream, context, thread_key(stream), device);
+}
+
+int lane_device(const struct lane *lane) {
+    return lane->device;
 }
 
 bool lane_wants_marker(const struct lane *lane) {
-    return atomic_load_explicit(&lane->submitted_ns, memory_order_relaxed) -
-               atomic_load_explicit(&lane->marked_ns, memory_order_relaxed) > MARKER_NS;
+    return between(atomic_load_explicit(&lane->marked, memory_order_relaxed), lane_mark(lane)) > MARKER_NS;
 }
 
 /* ---- event pairs ---- */
@@ -163,8 +182,7 @@ static void give_pair_locked(struct lane *lane, const struct probe *probe) {
 }
 
 static void record_before(struct lane *lane, struct probe *probe) {
-    bool busy = atomic_load(&lane->completed_ns) < atomic_load(&lane->submitted_ns);
-    if (!busy || atomic_load(&bias_samples) >= BIAS_SAMPLES || DRIVER(cuEventCreate, &probe->before, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+    if (!unfinished(lane) || atomic_load(&bias_samples) >= BIAS_SAMPLES || DRIVER(cuEventCreate, &probe->before, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         return;
     if (DRIVER(cuEventRecord, probe->before, lane->stream) == CUDA_SUCCESS)
         return;
@@ -179,11 +197,11 @@ static void look_whether_idle(struct probe *probe, const struct ticket *ticket) 
 }
 
 void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, struct probe *probe) {
-    uint64_t launches = atomic_fetch_add(&lane->launches, ONE_LAUNCH + 1) + ONE_LAUNCH + 1;
+    uint64_t filled = atomic_fetch_add(&lane->filled, 1);
     probe->start = probe->before = NULL;
     if (!sample || !take_pair(lane, probe))
         return;
-    probe->upto_ns = launches; /* kept here until lane_leave */
+    probe->upto = filled + (uint64_t)ticket->est_ns * ONE_NS;
     record_before(lane, probe);
     if (DRIVER(cuEventRecord, probe->start, lane->stream) != CUDA_SUCCESS) {
         give_pair_locked(lane, probe);
@@ -191,32 +209,25 @@ void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, str
         return;
     }
     look_whether_idle(probe, ticket);
-    probe->timed = launches % ONE_LAUNCH == 1; /* no other thread is launching into this stream */
-}
-
-static void account(struct lane *lane, double est_ns, uint64_t now) {
-    struct region *region = claim_region();
-    uint64_t est = (uint64_t)est_ns;
-    atomic_fetch_add(&lane->submitted_ns, est);
-    flight_add(region, region_own_slot(region), lane->device, est, now);
+    probe->timed = filled % ONE_NS == 0; /* no other thread is launching into this stream */
 }
 
 /* Put a recorded pair into the ring; false when the end could not be recorded or the ring is full. */
 static bool push(struct lane *lane, const struct probe *probe, const struct ticket *ticket) {
     bool pushed = false;
-    uint64_t upto = atomic_load(&lane->submitted_ns);
-    bool timed = probe->timed && atomic_load(&lane->launches) == probe->upto_ns; /* and none has since */
+    uint64_t upto = lane_mark(lane); /* that much lies before the end event */
     bool recorded = DRIVER(cuEventRecord, probe->end, lane->stream) == CUDA_SUCCESS;
+    bool timed = probe->timed && atomic_load(&lane->filled) == probe->upto + 1; /* nor has one since */
     pthread_mutex_lock(&lane->lock);
     uint32_t pending = atomic_load(&lane->pending);
     if (recorded && pending < PAIRS) {
         struct probe *place = &lane->ring[(lane->first + pending) % PAIRS];
         *place = *probe;
         place->ticket = *ticket;
-        place->upto_ns = upto;
+        place->upto = upto;
         place->timed = timed;
         atomic_store(&lane->pending, pending + 1);
-        atomic_store(&lane->marked_ns, upto);
+        atomic_store(&lane->marked, upto);
         pushed = true;
     } else
         give_pair(lane, probe);
@@ -224,36 +235,41 @@ static bool push(struct lane *lane, const struct probe *probe, const struct tick
     return pushed;
 }
 
-void lane_leave(struct lane *lane, struct probe *probe, const struct ticket *ticket, bool launched) {
-    struct region *region = claim_region();
-    int slot = region_own_slot(region);
-    uint64_t now = probe->start ? clock_now() : ticket->at_ns;
+/* After a launch with an event before it. */
+static void leave_sampled(struct lane *lane, int slot, struct probe *probe, const struct ticket *ticket, uint64_t now) {
     probe->host_ns = now - probe->host_ns;
+    if (!push(lane, probe, ticket))
+        meter_unmeasured(claim_region(), slot, lane->device, ticket);
+    else if (atomic_load(&lane->pending) == 1)
+        atomic_store(&lane->poll_at_ns, now + (uint64_t)ticket->est_ns);
+}
+
+void lane_leave(struct lane *lane, int slot, struct probe *probe, const struct ticket *ticket, bool launched) {
+    uint64_t est = launched ? (uint64_t)ticket->est_ns : 0, now = probe->start ? clock_now() : ticket->at_ns;
     if (launched)
-        account(lane, ticket->est_ns, now);
+        flight_add(claim_region(), slot, lane->device, est, now);
     if (probe->start && launched) {
-        if (!push(lane, probe, ticket))
-            meter_unmeasured(region, slot, lane->device, ticket);
-        else if (atomic_load(&lane->pending) == 1)
-            atomic_store(&lane->poll_at_ns, now + (uint64_t)ticket->est_ns);
-    } else {
-        if (probe->start)
-            give_pair_locked(lane, probe);
-        if (launched)
-            meter_unmeasured(region, slot, lane->device, ticket);
+        atomic_fetch_add(&lane->filled, est * ONE_NS);
+        leave_sampled(lane, slot, probe, ticket, now);
+        atomic_fetch_sub(&lane->filled, 1);
+        return;
     }
-    atomic_fetch_sub(&lane->launches, 1);
+    if (probe->start)
+        give_pair_locked(lane, probe);
+    atomic_fetch_add(&lane->filled, est * ONE_NS - 1);
+    if (launched && ticket->placed)
+        meter_unmeasured(claim_region(), slot, lane->device, ticket);
 }
 
 /* ---- what has finished ---- */
 
 static void complete(struct lane *lane, uint64_t upto) {
     struct region *region = claim_region();
-    uint64_t done = atomic_load(&lane->completed_ns);
-    while (done < upto && !atomic_compare_exchange_weak(&lane->completed_ns, &done, upto)) {
+    uint64_t done = atomic_load(&lane->completed);
+    while (between(done, upto) && !atomic_compare_exchange_weak(&lane->completed, &done, upto)) {
     }
-    if (done < upto)
-        flight_done(region, region_own_slot(region), lane->device, upto - done, clock_now());
+    if (between(done, upto))
+        flight_done(region, region_own_slot(region), lane->device, between(done, upto), clock_now());
 }
 
 static void learn_bias(const struct probe *probe) {
@@ -310,7 +326,7 @@ static void poll_now(struct lane *lane) {
         return; /* another thread looks already */
     while (pop_finished(lane, &probe)) {
         evaluate(lane, &probe);
-        complete(lane, probe.upto_ns);
+        complete(lane, probe.upto);
         give_pair(lane, &probe);
     }
     atomic_store(&lane->poll_at_ns, clock_now() + POLL_AGAIN_NS);
@@ -329,20 +345,16 @@ void lane_poll_all(void) {
             poll_now(&lanes[i]);
 }
 
-uint64_t lane_mark(const struct lane *lane) {
-    return atomic_load(&lane->submitted_ns);
-}
-
-void lane_finished(struct lane *lane, uint64_t mark_ns) {
+void lane_finished(struct lane *lane, uint64_t mark) {
     poll_now(lane);
-    complete(lane, mark_ns);
+    complete(lane, mark);
 }
 
 void lane_finished_context(CUcontext context) {
     for (int i = 0; i < LANES; i++)
         if (atomic_load_explicit(&lanes[i].used, memory_order_acquire) && lanes[i].context == context &&
-            atomic_load(&lanes[i].completed_ns) < atomic_load(&lanes[i].submitted_ns) && !is_entered(&lanes[i]))
-            lane_finished(&lanes[i], atomic_load(&lanes[i].submitted_ns));
+            unfinished(&lanes[i]) && !is_entered(&lanes[i]))
+            lane_finished(&lanes[i], lane_mark(&lanes[i]));
 }
 
 void lane_drop_context(CUcontext context) {
@@ -358,7 +370,7 @@ void lane_drop_context(CUcontext context) {
         atomic_store(&lane->pending, 0);
         lane->idle = 0; /* its events went with the context */
         pthread_mutex_unlock(&lane->lock);
-        complete(lane, atomic_load(&lane->submitted_ns));
+        complete(lane, lane_mark(lane));
         atomic_store(&lane->used, false);
     }
     pthread_mutex_unlock(&table_lock);
@@ -369,7 +381,7 @@ void lane_after_fork(void) {
     for (int i = 0; i < LANES; i++) {
         atomic_store(&lanes[i].used, false);
         atomic_store(&lanes[i].pending, 0);
-        atomic_store(&lanes[i].launches, 0);
+        atomic_store(&lanes[i].filled, 0);
         lanes[i].idle = 0;
         pthread_mutex_init(&lanes[i].lock, NULL);
     }

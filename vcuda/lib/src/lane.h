@@ -12,21 +12,25 @@ struct probe {
     CUevent start, end;
     CUevent before; /* recorded right before start: what an empty pair measures; NULL once that is known or on an idle stream */
     struct ticket ticket;
-    uint64_t upto_ns; /* estimated GPU time put into the lane, this launch included */
+    uint64_t upto;    /* how far the lane was filled with this launch */
     bool timed;       /* nothing else went into the stream between the two events */
     bool idle;        /* the stream had nothing to do when `start` was recorded, at host_ns */
     uint64_t host_ns; /* then: how long our own calls kept the card waiting between the events */
 };
 
-/* The lane of a stream in a context; the default streams by their reserved handles. NULL when all lanes are busy. */
+/* The lane of a stream in a context; the default streams by their reserved handles. NULL where it has none yet. */
+struct lane *lane_find(CUstream stream, CUcontext context);
+int lane_device(const struct lane *lane);
+
+/* The same, made when it is new. NULL when all lanes are busy. */
 struct lane *lane_of(CUstream stream, CUcontext context, int device);
 
 /* Unmarked work is so large that the next launch should carry a marker. */
 bool lane_wants_marker(const struct lane *lane);
 
-/* Around one launch. With `sample`, an event pair is recorded around it; *probe says whether that worked. */
+/* Around one launch. With `sample`, an event pair is recorded around it; *probe says whether that worked. `slot` is this process's. */
 void lane_enter(struct lane *lane, bool sample, const struct ticket *ticket, struct probe *probe);
-void lane_leave(struct lane *lane, struct probe *probe, const struct ticket *ticket, bool launched);
+void lane_leave(struct lane *lane, int slot, struct probe *probe, const struct ticket *ticket, bool launched);
 
 /* Look at pairs that may have finished: in one lane where something is due, or in every one. */
 void lane_poll(struct lane *lane, uint64_t now_ns);
@@ -34,7 +38,7 @@ void lane_poll_all(void);
 
 /* The program has waited for all work of a stream, or of the current context. */
 uint64_t lane_mark(const struct lane *lane);
-void lane_finished(struct lane *lane, uint64_t mark_ns);
+void lane_finished(struct lane *lane, uint64_t mark);
 void lane_finished_context(CUcontext context);
 
 /* The context is gone, and its events with it. */

@@ -5,20 +5,42 @@
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
-#define BURST_NS (25 * MS)          /* GPU time; 2.5 points of a 1 s window at any share */
+#define BURST_NS 25e6               /* GPU time; 2.5 points of a 1 s window at any share */
 #define FLIGHT_NS (50 * MS)         /* work in flight per claim: longer than the worst wake-up, so that the card never runs dry */
 #define FLIGHT_LEAST_NS (8 * MS)    /* and per process */
 #define UNKNOWN_NS 1e5              /* charged for a kernel that was never measured */
 #define PATIENCE_NS (2000 * MS)     /* for unknown kernels and for own work in flight */
 #define DEBT_MOST_NS (30000 * MS)   /* longer stalls look like hangs */
-enum { UNKNOWN_MOST = 2 };          /* unmeasured launches in flight per claim */
+#define BOOK_NS MS                  /* counters are that old at most while a thread launches */
+enum {
+    UNKNOWN_MOST = 2, /* unmeasured launches in flight per claim */
+    COUNTDOWNS = 64,
+    REUSES = 15, /* launches after a reading of the clock */
+};
+#define REUSE_NS (100 * US)         /* and the waiting that they may be charged */
+
+/* What a thread remembers between its launches; in one place, as each thread-local variable costs a call of the loader. */
+static __thread struct memory {
+    struct limits_cache limits;
+    uint64_t clock_ns;                 /* the last reading of the clock; how many launches and how much waiting it may still serve */
+    uint64_t reuses, reuse_ns;
+    struct vcuda_ledger_device *books; /* to which these counters go */
+    uint64_t charged_ns, launches, booked_at_ns;
+    uint64_t random;
+    struct {
+        const struct vcuda_cost *cost;
+        uint32_t left; /* launches until the next sample */
+    } countdowns[COUNTDOWNS];
+} memory;
 
 struct turn {
+    struct memory *memory;
     struct region *region;
     struct vcuda_ledger_device *books;
     struct vcuda_slot_device *mine;
     const struct limits *limits;
     int slot, device;
+    bool fresh; /* the clock was read for this launch */
     uint64_t started_ns, now_ns;
 };
 
@@ -74,7 +96,7 @@ static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *
 }
 
 static bool must_wait_for_share(const struct turn *turn, uint64_t *wait) {
-    uint64_t tat = load(&turn->books->tat_ns), allowed = BURST_NS * 1000 / turn->limits->share;
+    uint64_t tat = load(&turn->books->tat_ns), allowed = (uint64_t)(BURST_NS * turn->limits->stretch);
     if (tat <= turn->now_ns + allowed)
         return false;
     uint64_t most = load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS;
@@ -84,9 +106,9 @@ static bool must_wait_for_share(const struct turn *turn, uint64_t *wait) {
 }
 
 static bool must_wait_for_card(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
-    uint64_t most = FLIGHT_NS / (1 + ticket->around.siblings), half = (uint64_t)(ticket->est_ns / 2);
-    most = most < FLIGHT_LEAST_NS ? FLIGHT_LEAST_NS : most;
-    if (load(&turn->mine->outstanding_ns) <= most || turn->now_ns - turn->started_ns > PATIENCE_NS)
+    uint64_t outstanding = load(&turn->mine->outstanding_ns), half = (uint64_t)(ticket->est_ns / 2);
+    if (outstanding <= FLIGHT_LEAST_NS || outstanding <= FLIGHT_NS / (1 + ticket->around.siblings) ||
+        turn->now_ns - turn->started_ns > PATIENCE_NS)
         return false;
     *wait = half < 500 * US ? 500 * US : half > 5 * MS ? 5 * MS : half;
     return true;
@@ -114,21 +136,52 @@ static bool take_place(const struct turn *turn, struct ticket *ticket) {
     return true;
 }
 
+static uint64_t waiting_for(const struct turn *turn, const struct ticket *ticket) {
+    return (uint64_t)(ticket->est_ns * turn->limits->m * turn->limits->stretch);
+}
+
 /* The only shared write of a launch: one compare-and-swap on the arrival time. Partner: every launch of the claim on this device. */
-static bool charge(const struct turn *turn, const struct ticket *ticket) {
+static bool charge(const struct turn *turn, uint64_t waiting) {
     uint64_t tat = load(&turn->books->tat_ns);
-    double waiting = ticket->est_ns * turn->limits->m * 1000 / turn->limits->share;
     uint64_t from = tat > turn->now_ns ? tat : turn->now_ns, cap = turn->now_ns + DEBT_MOST_NS;
-    uint64_t wanted = from + (uint64_t)waiting;
+    uint64_t wanted = from + waiting;
     wanted = wanted < cap ? wanted : cap > tat ? cap : tat;
+    turn->memory->reuse_ns -= waiting < turn->memory->reuse_ns ? waiting : turn->memory->reuse_ns;
     return __atomic_compare_exchange_n(&turn->books->tat_ns, &tat, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Counters on which nothing waits are added up per thread first: one line of memory less that all processes of the claim write
+ * to. What a thread has not booked when it ends, less than 1 ms, is lost. */
+static void book(struct memory *mine) {
+    if (!mine->launches)
+        return;
+    add(&mine->books->charged_ns, mine->charged_ns);
+    add(&mine->books->launches, mine->launches);
+    mine->charged_ns = mine->launches = 0;
+}
+
+void meter_book(void) {
+    book(&memory);
+}
+
+void meter_after_fork(void) {
+    memory.charged_ns = memory.launches = 0;
 }
 
 static void count(const struct turn *turn, const struct ticket *ticket) {
     const struct limits *limits = turn->limits;
+    struct memory *mine = turn->memory;
     uint64_t ns = (uint64_t)(ticket->est_ns * limits->m), est = (uint64_t)ticket->est_ns;
-    add(&turn->books->charged_ns, ns);
-    add(&turn->books->launches, 1);
+    if (mine->books != turn->books) {
+        book(mine);
+        mine->books = turn->books;
+    }
+    mine->charged_ns += ns;
+    mine->launches++;
+    if (turn->now_ns - mine->booked_at_ns > BOOK_NS) {
+        book(mine);
+        mine->booked_at_ns = turn->now_ns;
+    }
     if (ticket->placed)
         add(&turn->books->launches_unknown, 1);
     if (limits->share > limits->guarantee && load(&turn->books->tat_ns) > turn->now_ns)
@@ -138,30 +191,24 @@ static void count(const struct turn *turn, const struct ticket *ticket) {
 }
 
 /* Fixed spacing would lock onto periodic programs: 1 to 2k-1 launches, k on average. */
-static uint32_t next_spacing(uint32_t interval) {
-    static __thread uint64_t state;
-    state = state ? state : UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)&state;
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return 1 + (uint32_t)((state >> 32) % (2 * interval - 1));
+static uint32_t next_spacing(uint64_t *state, uint32_t interval) {
+    *state = *state ? *state : UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)state;
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return 1 + (uint32_t)((*state >> 32) % (2 * interval - 1));
 }
 
-static void decide_sampling(struct ticket *ticket) {
-    enum { COUNTDOWNS = 64 };
-    static __thread struct {
-        const struct vcuda_cost *cost;
-        uint32_t left;
-    } countdowns[COUNTDOWNS];
-    uint32_t interval = cost_interval(ticket->cost, &ticket->around);
+static void decide_sampling(struct memory *mine, struct ticket *ticket) {
     size_t at = (uintptr_t)ticket->cost / sizeof(struct vcuda_cost) % COUNTDOWNS;
-    ticket->weight = interval;
-    ticket->sample = interval == 1 || countdowns[at].cost != ticket->cost || --countdowns[at].left == 0;
-    if (ticket->sample) {
-        countdowns[at].cost = ticket->cost;
-        countdowns[at].left = next_spacing(interval);
-    }
+    const struct vcuda_cost *cost = ticket->cost;
     cost_launched(ticket->cost);
+    ticket->sample = mine->countdowns[at].cost != cost || --mine->countdowns[at].left == 0 || cost_always(cost, &ticket->around);
+    if (ticket->sample) {
+        ticket->weight = cost_interval(cost, &ticket->around);
+        mine->countdowns[at].cost = cost;
+        mine->countdowns[at].left = next_spacing(&mine->random, ticket->weight);
+    }
 }
 
 static void wait_counted(const struct turn *turn, enum reason reason, uint64_t wait, bool *waiting) {
@@ -182,30 +229,50 @@ static void stop_waiting(const struct turn *turn, bool waiting) {
     }
 }
 
-/* One look at everything that may have changed while we slept. */
-static bool refresh(struct turn *turn, struct ticket *ticket) {
-    turn->now_ns = clock_now();
-    turn->started_ns = turn->started_ns ? turn->started_ns : turn->now_ns;
-    turn->limits = config_limits(turn->region, turn->device);
-    if (!turn->limits)
-        return false;
+/* Reading the clock costs as much as a third of all the rest. While work is in flight an older reading does for some short launches: where
+ * it lets one go, the true time would, and of the idle time that has passed since it forgets too little by what these launches cost at most. */
+static void read_clock(struct turn *turn) {
+    struct memory *mine = turn->memory;
+    if (!turn->now_ns && mine->reuses && load(&turn->mine->inflight_since_ns)) {
+        mine->reuses--;
+        turn->now_ns = turn->started_ns = mine->clock_ns;
+        return;
+    }
+    turn->now_ns = mine->clock_ns = clock_now();
+    turn->started_ns = turn->fresh ? turn->started_ns : turn->now_ns;
+    turn->fresh = true;
+    mine->reuses = REUSES;
+    mine->reuse_ns = REUSE_NS;
+}
+
+/* Everything may have changed while we slept. False: the limits cannot be read. */
+static bool refresh(struct turn *turn) {
+    read_clock(turn);
+    turn->limits = config_cached(&turn->memory->limits, turn->region, turn->device);
+    return turn->limits;
+}
+
+static void look(const struct turn *turn, struct ticket *ticket, uint64_t key) {
+    if (!ticket->cost)
+        ticket->cost = cost_find(turn->region, turn->device, key);
     ticket->around = flight_surroundings(turn->region, turn->slot, turn->device, turn->limits, turn->now_ns);
     if (!ticket->placed)
         ticket->est_ns = cost_estimate(ticket->cost, &ticket->around);
     rescale(turn);
-    return true;
 }
 
 static bool try_now(struct turn *turn, struct ticket *ticket, meter_poll poll, void *context, bool *waiting) {
     uint64_t wait = 0;
     enum reason reason = ticket->placed ? READY : why_wait(turn, ticket, &wait);
+    if (!turn->fresh && (reason != READY || ticket->est_ns <= 0 || waiting_for(turn, ticket) > turn->memory->reuse_ns))
+        return false; /* comes again with the true time */
     if (reason != READY) {
         poll(context);
         wait_counted(turn, reason, wait, waiting);
         poll(context);
         return false;
     }
-    return (ticket->est_ns > 0 || take_place(turn, ticket)) && charge(turn, ticket);
+    return (ticket->est_ns > 0 || take_place(turn, ticket)) && charge(turn, waiting_for(turn, ticket));
 }
 
 static void leave_place(struct vcuda_slot_device *mine, const struct ticket *ticket) {
@@ -218,20 +285,27 @@ static void leave_place(struct vcuda_slot_device *mine, const struct ticket *tic
 
 bool meter_admit(struct region *region, int slot, int device, uint64_t key, struct ticket *ticket, meter_poll poll, void *context) {
     struct turn turn = {
-        .region = region, .books = region_device(region, device), .mine = &region_slot(region, slot)->device[device],
+        .memory = &memory, .region = region, .books = region_device(region, device), .mine = &region_slot(region, slot)->device[device],
         .slot = slot, .device = device,
     };
     bool waiting = false, admitted = false, readable = true;
-    *ticket = (struct ticket){.cost = cost_find(region, device, key)};
-    while (!admitted && (readable = refresh(&turn, ticket)) && turn.limits->compute_limited)
+    ticket->cost = NULL;
+    ticket->est_ns = 0;
+    ticket->placed = false;
+    while (!admitted && (readable = refresh(&turn)) && turn.limits->compute_limited) {
+        look(&turn, ticket, key);
         admitted = try_now(&turn, ticket, poll, context, &waiting);
+    }
     stop_waiting(&turn, waiting);
     if (admitted) {
         ticket->at_ns = turn.now_ns;
         count(&turn, ticket);
-        decide_sampling(ticket);
-        if (ticket->sample)
-            ticket->watch = flight_watch(region, slot, device, turn.limits, turn.now_ns);
+        decide_sampling(turn.memory, ticket);
+        if (ticket->sample) {
+            meter_book(); /* before anything of it can be settled */
+            ticket->at_ns = turn.fresh ? turn.now_ns : clock_now();
+            ticket->watch = flight_watch(region, slot, device, turn.limits, ticket->at_ns);
+        }
         return true;
     }
     leave_place(turn.mine, ticket);
@@ -244,7 +318,7 @@ static void settle(struct region *region, int device, double gpu_ns) {
     if (!limits || gpu_ns == 0)
         return;
     struct vcuda_ledger_device *books = region_device(region, device);
-    shift_tat(books, gpu_ns * limits->m * 1000 / limits->share, clock_now());
+    shift_tat(books, gpu_ns * limits->m * limits->stretch, clock_now());
     add(&books->charged_ns, (uint64_t)(int64_t)(gpu_ns * limits->m));
 }
 
@@ -259,7 +333,8 @@ void meter_measured(struct region *region, int slot, int device, const struct ti
     uint64_t now = clock_now();
     struct watch ended = flight_watch(region, slot, device, limits, now);
     struct surroundings around = ticket->sample ? flight_watched(&ticket->watch, &ended, limits) : ticket->around;
-    settle(region, device, cost_sample(ticket->cost, &around, wall_ns, ticket->est_ns, ticket->weight, now));
+    uint32_t weight = ticket->sample ? ticket->weight : cost_interval(ticket->cost, &around);
+    settle(region, device, cost_sample(ticket->cost, &around, wall_ns, ticket->est_ns, weight, now));
     leave_place(own(region, slot, device), ticket);
     add(&region_device(region, device)->probes, 1);
 }
@@ -272,6 +347,7 @@ void meter_unmeasured(struct region *region, int slot, int device, const struct 
 void meter_refund(struct region *region, int slot, int device, const struct ticket *ticket) {
     if (!ticket->cost)
         return;
+    meter_book();
     settle(region, device, -ticket->est_ns);
     leave_place(own(region, slot, device), ticket);
 }

@@ -24,6 +24,10 @@ typedef void (*meter_poll)(void *context);
  * False: the limits cannot be read, the launch must be refused. */
 bool meter_admit(struct region *region, int slot, int device, uint64_t key, struct ticket *ticket, meter_poll poll, void *context);
 
+/* Counters of the calling thread that are not in the ledger yet: up to 1 ms of them while it launches. Call where it waits. */
+void meter_book(void);
+void meter_after_fork(void);
+
 /* The launch took `wall_ns` on the card. */
 void meter_measured(struct region *region, int slot, int device, const struct ticket *ticket, double wall_ns);
 

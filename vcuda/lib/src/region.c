@@ -201,7 +201,7 @@ static void settle_in(struct region *region, int index) {
     mark_used(region, index);
 }
 
-static int take_slot(struct region *region) {
+static int find_slot(struct region *region) {
     for (int i = 0; i < (int)region->slot_count; i++) {
         if (!region_try_lock(region, i)) {
             if (errno != EACCES && errno != EAGAIN)
@@ -218,14 +218,11 @@ static int take_slot(struct region *region) {
     return -ENOSPC;
 }
 
-int region_own_slot(struct region *region) {
-    int slot = atomic_load_explicit(&region->slot, memory_order_acquire);
-    if (slot >= 0)
-        return slot;
+int region_take_slot(struct region *region) {
     pthread_mutex_lock(&region->joining);
-    slot = atomic_load_explicit(&region->slot, memory_order_relaxed);
+    int slot = atomic_load_explicit(&region->slot, memory_order_relaxed);
     if (slot < 0) {
-        slot = take_slot(region);
+        slot = find_slot(region);
         if (slot >= 0)
             atomic_store_explicit(&region->slot, slot, memory_order_release);
     }

@@ -29,8 +29,6 @@ int region_open(struct region *region, const char *folder);
 /* In the child of a fork: nothing of the parent's slot belongs to us. */
 void region_forget_slot(struct region *region);
 
-/* This process's slot, taken now if need be; -ENOSPC when all are taken, or another -errno. */
-int region_own_slot(struct region *region);
 
 /* True when the program has closed our lock descriptor under us, and with it given up the slot. */
 bool region_lock_lost(const struct region *region);
@@ -47,6 +45,13 @@ bool region_slot_alive(int fd, int slot);
 
 /* Slots that were ever taken: [0, n). */
 int region_slots_used(const struct region *region);
+
+/* This process's slot, taken now if need be; -ENOSPC when all are taken, or another -errno. */
+int region_take_slot(struct region *region);
+static inline int region_own_slot(struct region *region) {
+    int slot = atomic_load_explicit(&region->slot, memory_order_acquire);
+    return slot >= 0 ? slot : region_take_slot(region);
+}
 
 static inline const struct vcuda_config_device *region_record(const struct region *region, int device) {
     const char *base = (const char *)region->config + region->config_header_size;

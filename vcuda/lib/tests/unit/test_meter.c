@@ -59,6 +59,27 @@ static void launches_wait_beyond_the_burst_and_keep_the_share(void) {
     check_drop(&claim);
 }
 
+/* A thread that has work in flight does not read the clock for every launch. Time that has really passed must not become credit. */
+static void an_old_reading_of_the_clock_forgives_little(void) {
+    enum { LAUNCHES = 40 };
+    struct claim claim = open_claim(500);
+    for (int i = 0; i < 10; i++)
+        launch(1, 10e3);
+    flight_add(&region, 0, 0, 10000, check_now_ns);
+    check_now_ns += 3600 * UINT64_C(1000000000);
+    uint64_t owed = 0;
+    for (int i = 0; i < LAUNCHES; i++)
+        owed += (uint64_t)(launch(1, 10e3).est_ns * 2);
+    meter_book();
+    CHECK(books()->tat_ns + 100000 + 20000 >= check_now_ns + owed);
+    CHECK_EQ(books()->launches, 10 + LAUNCHES);
+    flight_idle(&region, 0, 0, check_now_ns);
+    uint64_t before = check_now_ns += 1000 * MS;
+    launch(1, 10e3);
+    CHECK(books()->tat_ns >= before); /* nothing in flight: the clock is read */
+    check_drop(&claim);
+}
+
 static void a_huge_kernel_passes_and_then_owes(void) {
     struct claim claim = open_claim(100);
     launch(1, 500e6);
@@ -292,6 +313,7 @@ static void siblings_count_as_far_as_they_were_busy_meanwhile(void) {
 int main(void) {
     RUN(a_known_kernel_is_charged_its_time_over_the_share);
     RUN(launches_wait_beyond_the_burst_and_keep_the_share);
+    RUN(an_old_reading_of_the_clock_forgives_little);
     RUN(a_huge_kernel_passes_and_then_owes);
     RUN(debts_have_an_end);
     RUN(a_new_share_rescales_the_debt);
