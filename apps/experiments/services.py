@@ -15,7 +15,7 @@ from apps.workloads.models import Workload
 __all__ = ["Verdict", "delete_experiment", "preview", "request_experiment"]
 
 
-@transaction.atomic(savepoint=False)
+@transaction.atomic
 def request_experiment(
     *,
     actor: Actor,
