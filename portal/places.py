@@ -20,7 +20,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Places:
     """An ASGI application before another. A place is kept until the answer begins, so that streams, which may last for hours, keep none.
 
-    Each place has a thread that stays, and with it a connection to the database: all that is synchronous in a request runs there.
+    Each place has a thread that stays: all that is synchronous in a request runs there.
     """
 
     def __init__(self, application: Application, places: int) -> None:

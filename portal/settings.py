@@ -143,7 +143,6 @@ def database(url: str) -> dict[str, Any]:
         return {
             "ENGINE": "portal.sqlite",  # Django's, with a fair queue of writers
             "NAME": STATE_DIR / "tessera.sqlite3",
-            "CONN_MAX_AGE": 600,  # seconds; the threads of web stay (portal/places.py)
             "OPTIONS": {
                 # Writers queue at BEGIN instead of failing in the middle; readers never wait (WAL).
                 "transaction_mode": "IMMEDIATE",
