@@ -90,6 +90,94 @@ class StreamOrdered(Family):
         self.assertEqual(claim.reserved(), before)
 
 
+class Graphs(Family):
+    def setUp(self) -> None:
+        super().setUp()
+        self.claim = self.node.claim(memory=2 * GIB)
+        self.program = self.probe(self.claim)
+        self.before = self.claim.reserved()
+
+    def all_well(self, *commands: str) -> None:
+        for command in commands:
+            self.assertEqual(self.program.ask(command), 0, command)
+
+    def assert_charged(self, extra: int, when: str) -> None:
+        self.assertEqual(self.claim.reserved() - self.before, extra, when)
+        self.assert_agree(self.claim, when)
+
+    def test_a_graph_is_charged_from_its_launch_until_the_allocator_is_trimmed(self) -> None:
+        for command in (f"graph 0 {GIB} 1", f"capture 0 {GIB}"):
+            self.all_well(command)
+            self.assert_charged(0, "instantiated")
+            self.all_well("graphlaunch 0")
+            self.assert_charged(GIB, "launched")
+            self.all_well("sync", "graphdestroy 0")
+            self.assert_charged(GIB, "destroyed: the allocator keeps it")
+            self.assertEqual(self.program.ask("alloc", 1, GIB), OUT_OF_MEMORY)
+            self.all_well("graphtrim")
+            self.assert_charged(0, "trimmed")
+
+    def test_uploading_charges_what_the_launch_then_uses(self) -> None:
+        self.all_well(f"graph 0 {GIB} 1", "graphupload 0")
+        self.assert_charged(GIB, "uploaded")
+        self.all_well("graphlaunch 0", "graphlaunch 0", "sync")
+        self.assert_charged(GIB, "launched")
+
+    def test_a_graph_that_does_not_fit_is_not_launched(self) -> None:
+        self.all_well(f"graph 0 {2 * GIB} 1", f"graph 1 {900 * MIB} 1", f"graph 2 {GIB} 1")
+        self.assertEqual(self.program.ask("graphlaunch", 0), OUT_OF_MEMORY)
+        self.assert_charged(0, "refused")
+        self.all_well("graphlaunch 1", "sync", "graphlaunch 2", "sync")
+        self.assert_charged(GIB, "the first graph's idle memory made way")
+        self.assertLessEqual(self.node.peak(), 2 * GIB)
+
+    def test_a_graph_that_fills_the_limit_can_be_launched_again_and_again(self) -> None:
+        self.all_well(f"graph 0 {1500 * MIB} 1")
+        self.all_well(*["graphlaunch 0"] * 5, "sync", "graphtrim", *["graphlaunch 0"] * 3, "sync")
+        self.assert_charged(1500 * MIB, "in one stream")
+        self.assertLessEqual(self.node.peak(), 2 * GIB)
+
+    def test_memory_that_outlives_its_graph_stays_charged_until_it_is_freed_and_trimmed(self) -> None:
+        for free in ("free 0", "freeasync 0"):
+            self.all_well(f"graph 0 {GIB} 0", "graphlaunch 0", "graphdestroy 0", "graphtrim")
+            self.assert_charged(GIB, "still allocated")
+            self.all_well(free, "sync")
+            self.assert_charged(GIB, "freed: the allocator keeps it")
+            self.all_well("graphtrim")
+            self.assert_charged(0, "trimmed")
+
+    def test_an_allocation_is_captured_at_the_limit(self) -> None:
+        self.assertEqual(self.program.ask("alloc", 1, 2 * GIB - self.before), 0)
+        self.all_well(f"capture 0 {GIB}")
+        self.assertEqual(self.program.ask("graphlaunch", 0), OUT_OF_MEMORY)
+        self.all_well("free 1", "graphlaunch 0")
+        self.assertLessEqual(self.node.peak(), 2 * GIB)
+
+
+class OnTheHost(Family):
+    def test_memory_of_the_host_costs_nothing(self) -> None:
+        claim = self.node.claim(memory=1 * GIB)
+        probe = self.probe(claim)
+        before = claim.reserved()
+        for command in (f"vmmhost 0 {4 * GIB}", f"poolhost 1 {4 * GIB}", f"pinned {64 * MIB}"):
+            self.assertEqual(probe.ask(command), 0, command)
+            self.assertEqual(claim.reserved(), before, command)
+            self.assert_agree(claim, command)
+        self.assertEqual([probe.ask("freeasync", 1), probe.ask("sync"), probe.ask("vmmrelease", 0)], [0, 0, 0])
+        self.assertEqual(claim.reserved(), before)
+
+    def test_a_peer_s_memory_is_its_own_card_s(self) -> None:
+        claim = self.node.claim(cards=(0, 1), memory=4 * GIB)
+        probe = self.probe(claim, device=0)
+        self.assertEqual(probe.ask("init", 1), 0)
+        both = claim.reserved(0), claim.reserved(1)
+        self.assertEqual(probe.ask("alloc", 0, GIB), 0)
+        self.assertEqual(probe.ask("init", 0), 0)
+        probe.ask("peer", 1)  # allowed or not: it takes no memory
+        self.assertEqual((claim.reserved(0), claim.reserved(1)), (both[0], both[1] + GIB))
+        self.assertEqual((self.node.used(0), self.node.used(1)), (both[0], both[1] + GIB))
+
+
 class Arrays(Family):
     def test_arrays_count_and_come_back(self) -> None:
         claim = self.node.claim(memory=2 * GIB)
