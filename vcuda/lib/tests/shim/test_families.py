@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import unittest
 
-from harness import GIB, MIB, OUT_OF_MEMORY, Claim, ShimTest
+from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, Claim, ShimTest
 
 
 class Family(ShimTest):
@@ -192,6 +192,59 @@ class Arrays(Family):
         self.assertEqual([probe.ask("freearray", 0), probe.ask("freearray", 2)], [0, 0])
         self.assertEqual(claim.reserved(), before)
         self.assert_agree(claim, "after the last array")
+
+    def test_every_kind_of_array_is_charged_what_it_takes(self) -> None:
+        """Width, height, depth, format, channels, flags, levels: all of 1 MiB and more, so that the card has whole pages of it."""
+        claim = self.node.claim(memory=8 * GIB)
+        probe = self.probe(claim)
+        uint8, half, floating, unorm8x4, bc1, bc7 = 0x01, 0x10, 0x20, 0xC2, 0x91, 0x9D
+        layered, cubemap = 1, 4
+        shapes = (
+            (1 << 21, 0, 0, floating, 1, 0, 1),  # 1-D
+            (5000, 3001, 0, half, 4, 0, 1),  # 2-D
+            (301, 203, 107, uint8, 2, 0, 1),  # 3-D
+            (100_000, 0, 50, floating, 1, layered, 1),  # 1-D, layers
+            (1000, 1000, 17, half, 2, layered, 1),  # 2-D, layers
+            (512, 512, 6, floating, 4, cubemap, 1),
+            (512, 512, 18, floating, 4, cubemap | layered, 1),
+            (4096, 2048, 0, unorm8x4, 4, 0, 1),
+            (4095, 4093, 0, bc1, 4, 0, 1),
+            (4095, 4093, 0, bc7, 4, 0, 1),
+            (4096, 4096, 0, floating, 1, 0, 5),  # some levels
+            (3000, 1000, 0, floating, 4, 0, 99),  # all of them
+            (256, 256, 256, floating, 1, 0, 9),
+            (1024, 1024, 6, floating, 1, cubemap, 11),
+            (1024, 512, 12, half, 4, layered, 10),
+        )
+        for index, shape in enumerate(shapes):
+            *box, levels = shape
+            making = ("array3d", index, *box) if levels == 1 else ("mipmap", index, *box, levels)
+            before = self.node.used()
+            self.assertEqual(probe.ask(*making), 0, making)
+            self.assertGreater(self.node.used(), before)
+            self.assert_agree(claim, f"after {making}")
+        for index, shape in enumerate(shapes):
+            self.assertEqual(probe.ask("freearray" if shape[-1] == 1 else "freemipmap", index), 0)
+            self.assert_agree(claim, f"after the end of {shape}")
+
+    def test_a_small_array_is_charged_a_page_and_never_less_than_the_card_gives(self) -> None:
+        claim = self.node.claim(memory=2 * GIB)
+        probe = self.probe(claim)
+        before = claim.reserved()
+        for index in range(20):
+            self.assertEqual(probe.ask("array3d", index, 100, 100, 0, 0x20, 1, 0), 0)
+            self.assertGreaterEqual(claim.reserved(), self.node.used())
+        self.assertEqual(claim.reserved(), before + 20 * 2 * MIB)
+
+    def test_an_array_past_the_limit_or_without_sense_is_refused(self) -> None:
+        claim = self.node.claim(memory=1 * GIB)
+        probe = self.probe(claim)
+        before = claim.reserved()
+        self.assertEqual(probe.ask("mipmap", 0, 16384, 8192, 0, 0x20, 2, 0, 14), OUT_OF_MEMORY)
+        self.assertEqual(probe.ask("array3d", 0, 2**62, 2**62, 2**62, 0x20, 4, 0), OUT_OF_MEMORY)
+        self.assertEqual(probe.ask("array3d", 0, 512, 511, 6, 0x20, 1, 4), INVALID_VALUE)
+        self.assertEqual(claim.reserved(), before)
+        self.assertLessEqual(self.node.peak(), GIB)
 
 
 class VirtualMemory(Family):

@@ -15,7 +15,7 @@ struct CUmipmappedArray_st {
   struct head head;
   uint64_t base;
   unsigned levels;
-  CUarray level[16];
+  CUarray level[64];
 };
 
 #endif
