@@ -167,28 +167,41 @@ static uint64_t make_levels(CUmipmappedArray mipmap, CUDA_ARRAY3D_DESCRIPTOR d, 
   return bytes;
 }
 
-static void drop_mipmap(CUmipmappedArray mipmap) {
+void mipmap_drop(CUmipmappedArray mipmap) {
   for (unsigned i = 0; i < mipmap->levels; i++) handle_free(mipmap->level[i]);
   handle_free(mipmap);
+}
+
+CUmipmappedArray mipmap_describe(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels, uint64_t *bytes) {
+  CUmipmappedArray mipmap;
+  if (d->Width > (1ull << 28) || !shape_is_valid(d) || element_bytes(d) == 0) return NULL;
+  mipmap = handle_new(KIND_MIPMAP, sizeof *mipmap);
+  if (!mipmap) return NULL;
+  levels = levels < 1 ? 1 : levels > most_levels(d) ? most_levels(d) : levels; /* clamped, as documented */
+  *bytes = make_levels(mipmap, *d, levels);
+  if (*bytes) return mipmap;
+  mipmap_drop(mipmap);
+  return NULL;
+}
+
+void mipmap_place(CUmipmappedArray mipmap, uint64_t base) {
+  mipmap->base = base;
+  for (unsigned i = 0; i < mipmap->levels; i++) mipmap->level[i]->base += base;
 }
 
 CUresult impl_cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels) {
   struct CUctx_st *ctx;
   CUmipmappedArray mipmap;
-  uint64_t bytes;
+  uint64_t bytes, base;
   CUresult result = need_context(&ctx);
   if (result != CUDA_SUCCESS) return result;
-  if (!out || !d || d->Width > (1ull << 28) || !shape_is_valid(d) || element_bytes(d) == 0) return CUDA_ERROR_INVALID_VALUE;
-  levels = levels < 1 ? 1 : levels > most_levels(d) ? most_levels(d) : levels; /* clamped, as documented */
-  mipmap = handle_new(KIND_MIPMAP, sizeof *mipmap);
-  if (!mipmap) return CUDA_ERROR_OUT_OF_MEMORY;
-  bytes = make_levels(mipmap, *d, levels);
-  result = bytes ? memory_error(heap_alloc(&driver.node, ctx, ctx->card, SIM_ARRAY, bytes, &mipmap->base)) : CUDA_ERROR_INVALID_VALUE;
+  if (!out || !d || !(mipmap = mipmap_describe(d, levels, &bytes))) return CUDA_ERROR_INVALID_VALUE;
+  result = memory_error(heap_alloc(&driver.node, ctx, ctx->card, SIM_ARRAY, bytes, &base));
   if (result != CUDA_SUCCESS) {
-    drop_mipmap(mipmap);
+    mipmap_drop(mipmap);
     return result;
   }
-  for (unsigned i = 0; i < levels; i++) mipmap->level[i]->base += mipmap->base;
+  mipmap_place(mipmap, base);
   *out = mipmap;
   return CUDA_SUCCESS;
 }
@@ -204,6 +217,6 @@ CUresult impl_cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray mipmap, un
 CUresult impl_cuMipmappedArrayDestroy(CUmipmappedArray mipmap) {
   if (!handle_is(mipmap, KIND_MIPMAP)) return CUDA_ERROR_INVALID_HANDLE;
   heap_free(&driver.node, mipmap->base);
-  drop_mipmap(mipmap);
+  mipmap_drop(mipmap);
   return CUDA_SUCCESS;
 }
