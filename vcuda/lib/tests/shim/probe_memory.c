@@ -1,7 +1,10 @@
 /* The probe's commands for less usual memory: of graphs, of the host, arrays of every kind. */
 #include "probe.h"
 
+#include <dlfcn.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
 
 static CUgraphExec graphs[HANDLES];
 static CUmipmappedArray mipmaps[HANDLES];
@@ -83,6 +86,34 @@ static int do_peer(char **words) {
     return (int)(result ? result : cuCtxEnablePeerAccess(other, 0));
 }
 
+/* external I BYTES: memory of a graphics API is made and imported | mapbuffer I BYTES | mapmipmap I WIDTH HEIGHT | dropexternal I */
+static CUexternalMemory external[HANDLES];
+static int do_external(char **words) {
+    int (*make)(int device, uint64_t bytes, int *fd) = NULL;
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = number(words[2])};
+    *(void **)&make = dlsym(RTLD_DEFAULT, "tesseraSimGraphicsMemory");
+    if (!make || make(0, d.size, &d.handle.fd))
+        return 1000;
+    CUresult result = cuImportExternalMemory(&external[index_of(words[1])], &d);
+    if (result)
+        close(d.handle.fd);
+    return (int)result;
+}
+static int do_mapbuffer(char **words) {
+    int i = index_of(words[1]);
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC d = {.size = number(words[2])};
+    return (int)cuExternalMemoryGetMappedBuffer(&pointers[i], external[i], &d);
+}
+static int do_mapmipmap(char **words) {
+    int i = index_of(words[1]);
+    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC d = {
+        .arrayDesc = {.Width = number(words[2]), .Height = number(words[3]), .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1}, .numLevels = 1};
+    return (int)cuExternalMemoryGetMappedMipmappedArray(&mipmaps[i], external[i], &d);
+}
+static int do_dropexternal(char **words) {
+    return (int)cuDestroyExternalMemory(external[index_of(words[1])]);
+}
+
 static CUDA_ARRAY3D_DESCRIPTOR shape_of(char **words) {
     return (CUDA_ARRAY3D_DESCRIPTOR){.Width = number(words[0]), .Height = number(words[1]), .Depth = number(words[2]),
                                      .Format = (CUarray_format)number(words[3]), .NumChannels = (unsigned)number(words[4]),
@@ -105,5 +136,6 @@ static int do_freemipmap(char **words) {
 const struct command memory_commands[] = {
     {"graph", do_graph}, {"graphlaunch", do_graphlaunch}, {"graphupload", do_graphupload}, {"graphdestroy", do_graphdestroy},
     {"graphtrim", do_graphtrim}, {"capture", do_capture}, {"vmmhost", do_vmmhost}, {"poolhost", do_poolhost}, {"pinned", do_pinned},
-    {"peer", do_peer}, {"array3d", do_array3d}, {"mipmap", do_mipmap}, {"freemipmap", do_freemipmap}, {NULL, NULL},
+    {"peer", do_peer}, {"external", do_external}, {"mapbuffer", do_mapbuffer}, {"mapmipmap", do_mapmipmap}, {"dropexternal", do_dropexternal},
+    {"array3d", do_array3d}, {"mipmap", do_mipmap}, {"freemipmap", do_freemipmap}, {NULL, NULL},
 };

@@ -178,6 +178,31 @@ class OnTheHost(Family):
         self.assertEqual((self.node.used(0), self.node.used(1)), (both[0], both[1] + GIB))
 
 
+class External(Family):
+    def test_memory_of_a_graphics_api_is_charged_to_whoever_imports_it_while_anything_is_mapped(self) -> None:
+        claim = self.node.claim(memory=2 * GIB)
+        probe = self.probe(claim)
+        before = claim.reserved()
+        self.assertEqual([probe.ask("external", 0, GIB), probe.ask("mapbuffer", 0, GIB)], [0, 0])
+        self.assertEqual(probe.ask("mapmipmap", 0, 1024, 1024), 0)
+        self.assertEqual(claim.reserved(), before + GIB)
+        self.assert_agree(claim, "imported")
+        for command in ("dropexternal", "free", "freemipmap"):
+            self.assertEqual(claim.reserved(), before + GIB, f"before {command}")
+            self.assert_agree(claim, f"before {command}")
+            self.assertEqual(probe.ask(command, 0), 0)
+        self.assertEqual(claim.reserved(), before)
+        self.assert_agree(claim, "let go")
+
+    def test_what_does_not_fit_is_not_imported(self) -> None:
+        claim = self.node.claim(memory=1 * GIB)
+        probe = self.probe(claim)
+        before = claim.reserved()
+        self.assertEqual(probe.ask("external", 0, 2 * GIB), OUT_OF_MEMORY)
+        self.assertEqual(claim.reserved(), before)
+        self.assert_agree(claim, "refused")
+
+
 class Arrays(Family):
     def test_arrays_count_and_come_back(self) -> None:
         claim = self.node.claim(memory=2 * GIB)
