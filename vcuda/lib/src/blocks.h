@@ -13,7 +13,12 @@ struct block {
     uint64_t owner; /* context that frees it when it is destroyed */
     int device;
     enum vcuda_class kind;
-    enum { BLOCK_OWN, BLOCK_EXPORTED, BLOCK_IMPORTED } sharing; /* imported: charged to whoever exported it */
+    enum {
+        BLOCK_OWN,
+        BLOCK_EXPORTED, /* other processes may have opened it */
+        BLOCK_IMPORTED, /* charged to whoever exported it */
+        BLOCK_MAPPED,   /* a piece of external memory, which it keeps alive: see vmm.h */
+    } sharing;
 };
 
 /* Remember a block. False when there is no memory for the entry. */

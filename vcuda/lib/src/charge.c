@@ -5,6 +5,7 @@
 #include "context.h"
 #include "ledger.h"
 #include "pool.h"
+#include "vmm.h"
 
 static CUresult refuse(void) {
     claim_count_refusal();
@@ -81,7 +82,9 @@ CUresult charge_end(struct charge *charge, CUresult result, uint64_t address) {
 void charge_settle(const struct block *block) {
     uint64_t bytes = block->bytes;
     bool exported = block->sharing == BLOCK_EXPORTED;
-    if (!bytes && block->address && backing_leave(block->address, &exported))
+    if (block->sharing == BLOCK_MAPPED)
+        vmm_unmapped(block->address, 1);
+    else if (!bytes && block->address && backing_leave(block->address, &exported))
         bytes = BACKING_PAGE;
     if (!bytes)
         return;

@@ -12,50 +12,25 @@ static uint64_t handle_of(CUresult result, const void *handle) {
     return result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*(void *const *)handle : 0;
 }
 
-CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d) {
-    struct charge charge;
-    CUresult result = begin(&charge, d ? array_bytes(d->Format, d->NumChannels, d->Width, d->Height, 1) : 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuArrayCreate_v2, array, d);
-    return charge_end(&charge, result, handle_of(result, array));
-}
+/* A call that makes an array: name, bytes of what is described, parameters, arguments. */
+#define MAKES(name, bytes, parameters, ...)                                    \
+    CUresult name parameters {                                                 \
+        struct charge charge;                                                  \
+        CUresult result = begin(&charge, d ? (bytes) : 0);                     \
+        if (result != CUDA_SUCCESS)                                            \
+            return result;                                                     \
+        result = DRIVER(name, __VA_ARGS__);                                    \
+        return charge_end(&charge, result, handle_of(result, array));          \
+    }
 
-CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *d) {
-    struct charge charge;
-    CUresult result = begin(&charge, d ? array_bytes(d->Format, d->NumChannels, d->Width, d->Height, 1) : 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuArrayCreate, array, d);
-    return charge_end(&charge, result, handle_of(result, array));
-}
+#define BYTES(depth) array_bytes(d->Format, d->NumChannels, d->Width, d->Height, depth)
 
-CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d) {
-    struct charge charge;
-    CUresult result = begin(&charge, d ? array_mipmapped_bytes(d, 1) : 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuArray3DCreate_v2, array, d);
-    return charge_end(&charge, result, handle_of(result, array));
-}
-
-CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d) {
-    struct charge charge;
-    CUresult result = begin(&charge, d ? array_bytes(d->Format, d->NumChannels, d->Width, d->Height, d->Depth) : 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuArray3DCreate, array, d);
-    return charge_end(&charge, result, handle_of(result, array));
-}
-
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int levels) {
-    struct charge charge;
-    CUresult result = begin(&charge, d ? array_mipmapped_bytes(d, levels) : 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMipmappedArrayCreate, array, d, levels);
-    return charge_end(&charge, result, handle_of(result, array));
-}
+MAKES(cuArrayCreate_v2, BYTES(1), (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d), array, d)
+MAKES(cuArrayCreate, BYTES(1), (CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *d), array, d)
+MAKES(cuArray3DCreate_v2, array_described_bytes(d, 1), (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d), array, d)
+MAKES(cuArray3DCreate, BYTES(d->Depth), (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d), array, d)
+MAKES(cuMipmappedArrayCreate, array_described_bytes(d, levels), (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int levels),
+      array, d, levels)
 
 CUresult cuArrayDestroy(CUarray array) {
     struct block block;

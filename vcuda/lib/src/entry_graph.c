@@ -1,9 +1,10 @@
 /* The life of executable graphs and modules, as far as the meter must know what a launch runs; and stream capture. */
 #include "gate.h"
+#include "graphmem.h"
 
 static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph) {
     if (result == CUDA_SUCCESS)
-        kernel_graph_made(*exec, graph);
+        kernel_graph_made(*exec, graph), graphmem_made(*exec, graph);
     return result;
 }
 
@@ -38,7 +39,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
     CUresult result = DRIVER(cuGraphExecDestroy, exec);
     if (result == CUDA_SUCCESS)
-        kernel_graph_gone(exec);
+        kernel_graph_gone(exec), graphmem_gone(exec);
     return result;
 }
 

@@ -1,5 +1,6 @@
 /* Launches of kernels and graphs. */
 #include "gate.h"
+#include "graphmem.h"
 
 #define SHAPE(gx, gy, gz, bx, by, bz, bytes) \
     &(struct shape) { .grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = bytes }
@@ -76,14 +77,21 @@ CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
     return result ? result : gate_leave(&gate, DRIVER(cuLaunchGridAsync, f, width, height, stream));
 }
 
+/* Its memory after the gate: nobody else is kept from the allocator while we wait. */
+static CUresult launch_graph(CUgraphExec exec, CUstream stream) {
+    struct graphmem memory;
+    CUresult result = graphmem_begin(&memory, exec, stream);
+    return result ? result : graphmem_end(&memory, DRIVER(cuGraphLaunch, exec, stream));
+}
+
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     struct gate gate;
     CUresult result = gate_enter(&gate, kernel_graph_key(exec), gate_stream(stream, false));
-    return result ? result : gate_leave(&gate, DRIVER(cuGraphLaunch, exec, stream));
+    return result ? result : gate_leave(&gate, launch_graph(exec, gate_stream(stream, false)));
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
     struct gate gate;
     CUresult result = gate_enter(&gate, kernel_graph_key(exec), gate_stream(stream, true));
-    return result ? result : gate_leave(&gate, DRIVER(cuGraphLaunch_ptsz, exec, stream));
+    return result ? result : gate_leave(&gate, launch_graph(exec, gate_stream(stream, true)));
 }

@@ -1,60 +1,45 @@
 /* Stream-ordered memory and pools. */
 #include "charge.h"
-#include "pool.h"
+#include "gate.h"
+#include "graphmem.h"
 
-/* Pool memory that grew past the limit: hand the block back, let the pool shrink, and say so. */
-static CUresult undo(CUmemoryPool pool, CUdeviceptr dptr, CUstream stream) {
-    DRIVER(cuMemFreeAsync, dptr, stream);
+/* Room in `pool`, or in the current one. A captured allocation costs nothing: the graph pays when it is launched. */
+static CUresult begin(struct pool_charge *charge, CUmemoryPool *pool, uint64_t bytes, CUstream stream) {
+    int device = DEVICE_UNKNOWN;
+    if (!gate_is_captured(stream) && *pool)
+        device = pool_device(*pool);
+    else if (!gate_is_captured(stream))
+        *pool = pool_current(&device);
+    return pool_begin(charge, *pool, device, bytes);
+}
+
+/* Memory that grew past the limit: hand the block back, let the pool shrink, and say so. */
+static CUresult end(struct pool_charge *charge, CUresult result, CUmemoryPool pool, const CUdeviceptr *dptr, CUstream stream) {
+    if (pool_end(charge) || result != CUDA_SUCCESS)
+        return result;
+    DRIVER(cuMemFreeAsync, *dptr, stream);
     DRIVER(cuMemPoolTrimTo, pool, 0);
     pool_freed();
     pool_refresh(false);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream) {
-    struct pool_charge charge;
-    int device;
-    CUmemoryPool pool = pool_current(&device);
-    CUresult result = pool_begin(&charge, pool, device, bytesize);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAllocAsync, dptr, bytesize, stream);
-    return pool_end(&charge) || result != CUDA_SUCCESS ? result : undo(pool, *dptr, stream);
-}
+/* An allocation in stream order: name, flavour, pool (NULL: the current one), parameters, arguments. */
+#define ALLOCATES(name, per_thread, which, parameters, ...)                                \
+    CUresult name parameters {                                                             \
+        struct pool_charge charge;                                                         \
+        CUmemoryPool from = which;                                                         \
+        CUstream in = gate_stream(stream, per_thread);                                     \
+        CUresult result = begin(&charge, &from, bytes, in);                                \
+        return result ? result : end(&charge, DRIVER(name, __VA_ARGS__), from, dptr, in);  \
+    }
 
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream stream) {
-    struct pool_charge charge;
-    int device;
-    CUmemoryPool pool = pool_current(&device);
-    CUresult result = pool_begin(&charge, pool, device, bytesize);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAllocAsync_ptsz, dptr, bytesize, stream);
-    return pool_end(&charge) || result != CUDA_SUCCESS ? result : undo(pool, *dptr, stream ? stream : CU_STREAM_PER_THREAD);
-}
-
-static int device_of(CUmemoryPool pool) {
-    int device = pool_device(pool);
-    return device == DEVICE_UNKNOWN ? device_current() : device;
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream) {
-    struct pool_charge charge;
-    CUresult result = pool_begin(&charge, pool, device_of(pool), bytesize);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAllocFromPoolAsync, dptr, bytesize, pool, stream);
-    return pool_end(&charge) || result != CUDA_SUCCESS ? result : undo(pool, *dptr, stream);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream) {
-    struct pool_charge charge;
-    CUresult result = pool_begin(&charge, pool, device_of(pool), bytesize);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAllocFromPoolAsync_ptsz, dptr, bytesize, pool, stream);
-    return pool_end(&charge) || result != CUDA_SUCCESS ? result : undo(pool, *dptr, stream ? stream : CU_STREAM_PER_THREAD);
-}
+ALLOCATES(cuMemAllocAsync, false, NULL, (CUdeviceptr *dptr, size_t bytes, CUstream stream), dptr, bytes, stream)
+ALLOCATES(cuMemAllocAsync_ptsz, true, NULL, (CUdeviceptr *dptr, size_t bytes, CUstream stream), dptr, bytes, stream)
+ALLOCATES(cuMemAllocFromPoolAsync, false, pool, (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream), dptr, bytes, pool,
+          stream)
+ALLOCATES(cuMemAllocFromPoolAsync_ptsz, true, pool, (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream), dptr, bytes, pool,
+          stream)
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
     struct block block;
@@ -72,10 +57,36 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream) {
     return result;
 }
 
+/* ---- memory of graphs ---- */
+
+static CUresult upload(CUgraphExec exec, CUstream stream) {
+    struct graphmem memory;
+    CUresult result = graphmem_begin(&memory, exec, stream);
+    return result ? result : graphmem_end(&memory, DRIVER(cuGraphUpload, exec, stream));
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+    return upload(exec, gate_stream(stream, false));
+}
+
+CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
+    return upload(exec, gate_stream(stream, true));
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+    CUresult result = DRIVER(cuDeviceGraphMemTrim, device);
+    graphmem_trimmed();
+    pool_freed();
+    pool_refresh(false);
+    return result;
+}
+
+/* ---- pools ---- */
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
     CUresult result = DRIVER(cuMemPoolCreate, pool, props);
-    if (result == CUDA_SUCCESS && props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-        pool_made(*pool, device_index(props->location.id));
+    if (result == CUDA_SUCCESS)
+        pool_made(*pool, props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? device_index(props->location.id) : DEVICE_UNKNOWN);
     return result;
 }
 

@@ -83,6 +83,47 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* ---- memory of graphics APIs: whoever imports it pays ---- */
+
+CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d) {
+    struct charge charge;
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult result = charge_begin_on(&charge, device_current(), VCUDA_CLASS_OTHER, d ? d->size : 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = DRIVER(cuImportExternalMemory, memory, d);
+    if (result == CUDA_SUCCESS)
+        handle = (uintptr_t)*memory;
+    return vmm_created(&charge, result, &handle);
+}
+
+CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
+    CUresult result = DRIVER(cuDestroyExternalMemory, memory);
+    if (result == CUDA_SUCCESS)
+        vmm_released((uintptr_t)memory);
+    return result;
+}
+
+/* A buffer or array of it, known by its address or handle until it is freed or destroyed. */
+static CUresult mapped(CUresult result, CUexternalMemory memory, uint64_t key) {
+    if (result == CUDA_SUCCESS && vmm_mapped(key, 1, (uintptr_t)memory))
+        blocks_put((struct block){.address = key, .sharing = BLOCK_MAPPED});
+    return result;
+}
+
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d) {
+    CUresult result = DRIVER(cuExternalMemoryGetMappedBuffer, address, memory, d);
+    return mapped(result, memory, result == CUDA_SUCCESS ? *address : 0);
+}
+
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *array, CUexternalMemory memory,
+                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *d) {
+    CUresult result = DRIVER(cuExternalMemoryGetMappedMipmappedArray, array, memory, d);
+    return mapped(result, memory, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+/* ---- pools ---- */
+
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address) {
     CUmemoryPool pool = NULL;
     CUresult result = DRIVER(cuMemPoolExportPointer, data, address);

@@ -5,6 +5,7 @@
 #include "context.h"
 #include "flight.h"
 #include "gate.h"
+#include "graphmem.h"
 #include "pool.h"
 #include "vmm.h"
 
@@ -14,6 +15,7 @@ void claim_forget_in_child(void) {
     context_after_fork();
     pool_after_fork();
     vmm_after_fork();
+    graphmem_after_fork();
     flight_after_fork();
     lane_after_fork();
     meter_after_fork();

@@ -19,7 +19,7 @@ void gate_capture(int change) {
 }
 
 /* A launch into a capture runs nothing: the graph pays when it is launched. */
-static bool is_captured(CUstream stream) {
+bool gate_is_captured(CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (atomic_load_explicit(&open_captures, memory_order_relaxed) <= 0)
         return false;
@@ -65,7 +65,7 @@ CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream) {
         lane = lane_find(stream, gate->context); /* it knows its card */
         gate->device = lane ? lane_device(lane) : device_of_context(&gate->context);
     }
-    if (gate->device == DEVICE_UNKNOWN || is_captured(stream))
+    if (gate->device == DEVICE_UNKNOWN || gate_is_captured(stream))
         return CUDA_SUCCESS;
     gate->region = claim_region();
     gate->slot = gate->region ? region_own_slot(gate->region) : -1;

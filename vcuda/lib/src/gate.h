@@ -24,6 +24,9 @@ CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream);
 /* After it, with the driver's answer, which is returned. */
 CUresult gate_leave(struct gate *gate, CUresult result);
 
+/* Work put into this stream is recorded only. */
+bool gate_is_captured(CUstream stream);
+
 /* A capture was begun or ended: while one is open, launches are asked whether they are recorded only. */
 void gate_capture(int change);
 

@@ -47,6 +47,14 @@ static struct pool *find_or_add(CUmemoryPool handle, int device) {
     return pool;
 }
 
+CUmemoryPool pool_of_graphs(CUdevice device) {
+    return (CUmemoryPool)(uintptr_t)(device + 1); /* no address of the driver's */
+}
+
+static int graphs_of(CUmemoryPool handle) {
+    return (uintptr_t)handle <= 4096 ? (int)(uintptr_t)handle - 1 : -1;
+}
+
 CUmemoryPool pool_current(int *device) {
     CUdevice current;
     CUmemoryPool handle = NULL;
@@ -60,13 +68,20 @@ CUmemoryPool pool_current(int *device) {
 }
 
 /* Bytes that the pool holds on the card; what it was charged when the driver does not say. */
-static uint64_t attribute(const struct pool *pool, CUmemPool_attribute which, uint64_t otherwise) {
+static uint64_t holds(const struct pool *pool) {
     cuuint64_t bytes = 0;
-    return DRIVER(cuMemPoolGetAttribute, pool->handle, which, &bytes) == CUDA_SUCCESS ? bytes : otherwise;
+    int graphs = graphs_of(pool->handle);
+    CUresult result = graphs < 0 ? DRIVER(cuMemPoolGetAttribute, pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes)
+                                 : DRIVER(cuDeviceGetGraphMemAttribute, graphs, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+    return result == CUDA_SUCCESS ? bytes : pool->charged;
 }
 
-static uint64_t holds(const struct pool *pool) {
-    return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, pool->charged);
+/* Bytes of it that nobody uses. The allocator of graphs may not have them in the right places: there they count as none. */
+static uint64_t idle(const struct pool *pool) {
+    cuuint64_t used = 0;
+    if (graphs_of(pool->handle) >= 0 || DRIVER(cuMemPoolGetAttribute, pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS)
+        return 0;
+    return used < pool->charged ? pool->charged - used : 0;
 }
 
 static void let_go(struct pool *pool, uint64_t bytes) {
@@ -92,10 +107,10 @@ CUresult pool_begin(struct pool_charge *charge, CUmemoryPool handle, int device,
         return claim_count_refusal(), CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&pool->lock);
     give_back_surplus(pool);
-    uint64_t wanted = backing_bytes(bytes), idle = pool->charged - attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, pool->charged);
+    uint64_t wanted = backing_bytes(bytes);
     if (ledger_reserve(region, device, VCUDA_CLASS_POOL, wanted) == 0)
         charge->reserved = wanted;
-    else if (idle < bytes || idle > pool->charged) { /* else the pool can serve it from what it holds */
+    else if (idle(pool) < bytes) { /* else the pool can serve it from what it holds */
         pthread_mutex_unlock(&pool->lock);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -109,7 +124,9 @@ bool pool_end(struct pool_charge *charge) {
     if (!pool)
         return true;
     uint64_t now = holds(pool), before = pool->charged, paid = before + charge->reserved;
-    if (now > paid)
+    if (now > paid && graphs_of(pool->handle) >= 0)
+        ledger_force(claim_region(), pool->device, VCUDA_CLASS_POOL, now - paid); /* launched: no way back */
+    else if (now > paid)
         fits = ledger_reserve(claim_region(), pool->device, VCUDA_CLASS_POOL, now - paid) == 0;
     else
         ledger_release(claim_region(), pool->device, VCUDA_CLASS_POOL, paid - now);
@@ -154,7 +171,7 @@ void pool_exported(CUmemoryPool handle) {
 }
 
 void pool_made(CUmemoryPool handle, int device) {
-    if (claim_region() && device >= 0)
+    if (claim_region())
         find_or_add(handle, device);
 }
 
@@ -176,7 +193,7 @@ int pool_device(CUmemoryPool handle) {
     struct pool *pool = handle ? find(handle) : NULL;
     int device = pool ? pool->device : DEVICE_UNKNOWN;
     pthread_mutex_unlock(&list_lock);
-    return device;
+    return pool ? device : device_current();
 }
 
 void pool_after_fork(void) {

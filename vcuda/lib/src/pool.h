@@ -14,6 +14,9 @@ struct pool_charge {
 /* The default or current pool of the current context's card; NULL with DEVICE_UNKNOWN or DEVICE_UNLISTED in *device. */
 CUmemoryPool pool_current(int *device);
 
+/* Stands for the allocator that serves the memory nodes of graphs on the device. */
+CUmemoryPool pool_of_graphs(CUdevice device);
+
 /* Before the driver allocates `bytes` from the pool. Holds the pool's lock on success until pool_end. */
 CUresult pool_begin(struct pool_charge *charge, CUmemoryPool handle, int device, uint64_t bytes);
 
@@ -27,11 +30,11 @@ void pool_freed(void);
  * synchronisation; `synchronised`: the program has just waited for its work, so all that was freed is back. */
 void pool_refresh(bool synchronised);
 
-/* A pool was made, with memory on `device`; or is about to be destroyed: its bytes are given back. */
+/* A pool was made, with memory on `device` (DEVICE_UNKNOWN: the host's, which costs nothing); or is gone: its bytes are given back. */
 void pool_exported(CUmemoryPool handle); /* other processes may open its blocks from now on */
 void pool_made(CUmemoryPool handle, int device);
 void pool_gone(CUmemoryPool handle);
-int pool_device(CUmemoryPool handle);
+int pool_device(CUmemoryPool handle); /* the current one for a pool that we have not seen made */
 
 void pool_after_fork(void);
 

@@ -56,7 +56,7 @@ static void remember(CUmemGenericAllocationHandle handle, struct block block) {
 CUresult vmm_created(struct charge *charge, CUresult result, const CUmemGenericAllocationHandle *handle) {
     if (charge->device < 0)
         return result;
-    struct block block = {.bytes = charge->bytes, .device = charge->device, .kind = VCUDA_CLASS_VMM};
+    struct block block = {.bytes = charge->bytes, .device = charge->device, .kind = charge->kind};
     if (result == CUDA_SUCCESS)
         remember(*handle, block);
     else
@@ -129,7 +129,7 @@ void vmm_released(CUmemGenericAllocationHandle handle) {
     pthread_mutex_unlock(&lock);
 }
 
-void vmm_mapped(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+bool vmm_mapped(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle) {
     pthread_mutex_lock(&lock);
     struct physical *physical = find(handle);
     struct range *range = physical ? malloc(sizeof *range) : NULL;
@@ -140,6 +140,7 @@ void vmm_mapped(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandl
     if (physical)
         physical->ranges++; /* without memory for the entry it counts as mapped for ever */
     pthread_mutex_unlock(&lock);
+    return physical != NULL;
 }
 
 void vmm_unmapped(CUdeviceptr address, uint64_t bytes) {

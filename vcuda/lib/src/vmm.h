@@ -1,4 +1,4 @@
-/* Physical memory made by cuMemCreate: charged to the card that it lies on, until the last handle is released and the last range unmapped. */
+/* Physical memory made by cuMemCreate, or imported from a graphics API: charged to the card that it lies on, until the last handle is released and the last range unmapped. */
 #ifndef VCUDA_VMM_H
 #define VCUDA_VMM_H
 
@@ -16,7 +16,7 @@ bool vmm_imported(CUmemGenericAllocationHandle handle);
 /* The driver did one of these successfully. */
 void vmm_retained(CUmemGenericAllocationHandle handle);
 void vmm_released(CUmemGenericAllocationHandle handle);
-void vmm_mapped(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
+bool vmm_mapped(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle); /* false: not ours */
 void vmm_unmapped(CUdeviceptr address, uint64_t bytes);
 
 void vmm_after_fork(void);

@@ -1,5 +1,5 @@
 /*
- * The time seam. Both libraries export these; look them up in the driver's own handle, a real driver has none of them.
+ * The time seam, and what else no driver has. Both libraries export these; look them up in the driver's own handle, a real driver has none of them.
  * All answer 0, or -1 when the library has found no node.
  */
 #ifndef TESSERA_SIM_H
@@ -27,6 +27,10 @@ int tesseraSimUnregisterThread(void);
 
 /* Only in libcuda.so.1: kernels whose name matches the shell pattern take ns nanoseconds from now on, on the whole node. */
 int tesseraSimSetKernelCost(const char *pattern, uint64_t ns);
+
+/* Only in libcuda.so.1, after cuInit: what a graphics API does that allocates `bytes` on the CUDA device and exports them for
+ * cuImportExternalMemory. The memory lives until the descriptor is closed and nothing has it imported or mapped. */
+int tesseraSimGraphicsMemory(int device, uint64_t bytes, int *fd);
 
 #ifdef __cplusplus
 }

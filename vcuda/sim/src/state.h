@@ -33,7 +33,7 @@ enum {
 };
 
 /* Classes of bytes, so that `show` can say who holds what. */
-enum sim_class { SIM_LINEAR, SIM_MANAGED, SIM_ARRAY, SIM_POOL, SIM_VMM, SIM_CONTEXT, SIM_CLASSES };
+enum sim_class { SIM_LINEAR, SIM_MANAGED, SIM_ARRAY, SIM_POOL, SIM_VMM, SIM_CONTEXT, SIM_GRAPHICS, SIM_CLASSES };
 
 enum sim_op_kind {
   SIM_OP_KERNEL, /* compute engine, time-sliced */

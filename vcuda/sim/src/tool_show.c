@@ -10,7 +10,7 @@
 #define MIB (1024.0 * 1024.0)
 
 static const char *const health_names[] = {"healthy", "unhealthy", "lost"};
-static const char *const class_names[SIM_CLASSES] = {"linear", "managed", "array", "pool", "vmm", "context"};
+static const char *const class_names[SIM_CLASSES] = {"linear", "managed", "array", "pool", "vmm", "context", "graphics"};
 
 /* Program names may hold anything: keep the JSON and the terminal clean. */
 static const char *clean(const char *name, char out[17]) {

@@ -11,7 +11,7 @@
 CUdeviceptr pointers[HANDLES];
 CUmemGenericAllocationHandle physical[HANDLES];
 CUmemoryPool pool;
-static CUarray arrays[HANDLES];
+CUarray arrays[HANDLES];
 static CUcontext context;
 
 unsigned long long number(const char *text) {
@@ -211,11 +211,11 @@ static bool run(const struct command *list, char **words) {
 }
 
 static void obey(char *line) {
-    char *words[8] = {NULL};
+    char *words[12] = {NULL};
     int count = 0;
-    for (char *word = strtok(line, " \n"); word && count < 7; word = strtok(NULL, " \n"))
+    for (char *word = strtok(line, " \n"); word && count < 11; word = strtok(NULL, " \n"))
         words[count++] = word;
-    if (count && !run(commands, words) && !run(share_commands, words))
+    if (count && !run(commands, words) && !run(share_commands, words) && !run(memory_commands, words))
         printf("unknown\n");
 }
 

@@ -12,12 +12,13 @@ enum { HANDLES = 4096 };
 extern CUdeviceptr pointers[HANDLES];
 extern CUmemGenericAllocationHandle physical[HANDLES];
 extern CUmemoryPool pool;
+extern CUarray arrays[HANDLES];
 
 struct command {
     const char *name;
     int (*run)(char **words); /* the answer; -1: already printed */
 };
-extern const struct command share_commands[];
+extern const struct command share_commands[], memory_commands[];
 
 unsigned long long number(const char *text);
 int index_of(const char *text);

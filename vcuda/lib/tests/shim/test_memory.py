@@ -111,6 +111,44 @@ class Limits(ShimTest):
         self.assertEqual(probe.ask("init", 0), 0)
         self.assertEqual(probe.ask("alloc", 0, 1500 * MIB), 0)
 
+    def test_limits_follow_the_uuid_whatever_is_visible_in_whatever_order(self) -> None:
+        claim = self.node.claim(cards=(1, 0), memory=2 * GIB)
+        claim.update(0, memory_limit=1 * GIB)
+        limits = {0: 2 * GIB, 1: 1 * GIB}  # by card: the H100 and the T4
+        first, second = self.node.uuids[:2]
+        for visible, cards in (
+            ("0,1", [0, 1]),
+            ("1,0", [1, 0]),
+            ("1", [1]),
+            (second, [1]),
+            (f"{second},{first}", [1, 0]),
+            (f"{second[:10]},0", [1, 0]),  # the beginning of a UUID is enough
+            ("0,7,1", [0]),  # what makes no sense ends the list
+        ):
+            for ordinal, card in enumerate(cards):
+                with self.subTest(visible=visible, ordinal=ordinal):
+                    probe = self.probe(claim, device=ordinal, CUDA_VISIBLE_DEVICES=visible)
+                    self.assertEqual(probe.answer("total", ordinal), [0, limits[card]])
+                    self.assertEqual(probe.answer("info")[2], limits[card])
+                    before = self.node.used(card)
+                    self.assertEqual(probe.ask("alloc", 0, limits[card]), OUT_OF_MEMORY)
+                    self.assertEqual(probe.ask("alloc", 0, 256 * MIB), 0)
+                    self.assertEqual(self.node.used(card), before + 256 * MIB)
+                    self.assertEqual(claim.reserved(1 - card), self.node.used(card))
+                    probe.kill()
+                    self.probe(claim, device=ordinal, CUDA_VISIBLE_DEVICES=visible).kill()  # looks for the dead
+            probe = self.probe(claim, device=None, CUDA_VISIBLE_DEVICES=visible)
+            self.assertNotEqual(probe.ask("init", len(cards)), 0, f"{visible}: no more cards than these")
+
+    def test_a_card_without_a_record_gets_nothing_in_any_order(self) -> None:
+        claim = self.node.claim(cards=(1,), memory=1 * GIB)
+        for visible, ordinal in (("0,1", 0), ("1,0", 1)):
+            probe = self.probe(claim, device=None, CUDA_VISIBLE_DEVICES=visible)
+            self.assertEqual(probe.ask("init", ordinal), OUT_OF_MEMORY)
+            self.assertEqual(probe.ask("init", 1 - ordinal), 0)
+            self.assertEqual(probe.ask("vmm", 0, ordinal, 2 * MIB), OUT_OF_MEMORY)
+        self.assertEqual(self.node.used(0), 0)
+
     def test_the_denied_are_counted(self) -> None:
         claim = self.node.claim(memory=1 * GIB)
         probe = self.probe(claim)

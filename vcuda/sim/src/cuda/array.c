@@ -4,6 +4,45 @@
 #include "impl.h"
 #include "transfer.h"
 
+/* How many texels side by side, in each direction, are stored together. */
+static uint64_t unit_of(const CUDA_ARRAY3D_DESCRIPTOR *d) {
+  return d->Format >= CU_AD_FORMAT_BC1_UNORM && d->Format <= CU_AD_FORMAT_BC7_UNORM_SRGB ? 4 : 1;
+}
+
+/* Bytes of such a unit in the formats that fix their channels. */
+static uint64_t fixed_bytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNORM_INT8X1:
+    case CU_AD_FORMAT_SNORM_INT8X1: return 1;
+    case CU_AD_FORMAT_UNORM_INT8X2:
+    case CU_AD_FORMAT_SNORM_INT8X2:
+    case CU_AD_FORMAT_UNORM_INT16X1:
+    case CU_AD_FORMAT_SNORM_INT16X1: return 2;
+    case CU_AD_FORMAT_UNORM_INT8X4:
+    case CU_AD_FORMAT_SNORM_INT8X4:
+    case CU_AD_FORMAT_UNORM_INT16X2:
+    case CU_AD_FORMAT_SNORM_INT16X2:
+    case CU_AD_FORMAT_UNORM_INT_101010_2: return 4;
+    case CU_AD_FORMAT_UNORM_INT16X4:
+    case CU_AD_FORMAT_SNORM_INT16X4:
+    case CU_AD_FORMAT_BC1_UNORM:
+    case CU_AD_FORMAT_BC1_UNORM_SRGB:
+    case CU_AD_FORMAT_BC4_UNORM:
+    case CU_AD_FORMAT_BC4_SNORM: return 8;
+    case CU_AD_FORMAT_BC2_UNORM:
+    case CU_AD_FORMAT_BC2_UNORM_SRGB:
+    case CU_AD_FORMAT_BC3_UNORM:
+    case CU_AD_FORMAT_BC3_UNORM_SRGB:
+    case CU_AD_FORMAT_BC5_UNORM:
+    case CU_AD_FORMAT_BC5_SNORM:
+    case CU_AD_FORMAT_BC6H_UF16:
+    case CU_AD_FORMAT_BC6H_SF16:
+    case CU_AD_FORMAT_BC7_UNORM:
+    case CU_AD_FORMAT_BC7_UNORM_SRGB: return 16;
+    default: return 0; /* formats of video are not known here */
+  }
+}
+
 static uint64_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d) {
   uint64_t bytes;
   switch (d->Format) {
@@ -15,20 +54,29 @@ static uint64_t element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d) {
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
     case CU_AD_FORMAT_FLOAT: bytes = 4; break;
-    default: return 0;
+    default: return fixed_bytes(d->Format);
   }
   return d->NumChannels == 1 || d->NumChannels == 2 || d->NumChannels == 4 ? bytes * d->NumChannels : 0;
 }
 
 static uint64_t at_least_one(uint64_t value) { return value ? value : 1; }
 
+/* Six faces of a square, or six for each layer; memory that is mapped later is not modelled. */
+static bool shape_is_valid(const CUDA_ARRAY3D_DESCRIPTOR *d) {
+  bool layered = d->Flags & CUDA_ARRAY3D_LAYERED;
+  if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return false;
+  if (layered && d->Depth == 0) return false;
+  if (!(d->Flags & CUDA_ARRAY3D_CUBEMAP)) return layered || d->Depth == 0 || d->Height > 0;
+  return d->Width == d->Height && (layered ? d->Depth % 6 == 0 : d->Depth == 6);
+}
+
 /* Fills the layout of an array of this description; answers its bytes, 0 when the description is invalid. */
 static uint64_t lay_out(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *d) {
-  uint64_t element = element_bytes(d), bytes;
-  if (element == 0 || d->Width == 0 || d->Width > (1ull << 28)) return 0;
+  uint64_t element = element_bytes(d), unit = unit_of(d), bytes;
+  if (element == 0 || d->Width == 0 || d->Width > (1ull << 28) || !shape_is_valid(d)) return 0;
   array->description = *d;
-  array->pitch = d->Width * element;
-  array->rows = at_least_one(d->Height);
+  array->pitch = (d->Width + unit - 1) / unit * element;
+  array->rows = (at_least_one(d->Height) + unit - 1) / unit;
   array->slices = at_least_one(d->Depth);
   if (__builtin_mul_overflow(array->pitch * array->rows, array->slices, &bytes) || array->rows > (1ull << 28)) return 0;
   return bytes;
@@ -93,7 +141,17 @@ CUresult impl_cuArrayDestroy(CUarray array) {
 static void half(CUDA_ARRAY3D_DESCRIPTOR *d) {
   d->Width = at_least_one(d->Width / 2);
   if (d->Height) d->Height = at_least_one(d->Height / 2);
-  if (d->Depth && !(d->Flags & CUDA_ARRAY3D_LAYERED)) d->Depth = at_least_one(d->Depth / 2);
+  if (d->Depth && !(d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))) d->Depth = at_least_one(d->Depth / 2);
+}
+
+/* 1 + floor(log2(the largest extent)). */
+static unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR *d) {
+  bool fixed_depth = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+  uint64_t extent = d->Width > d->Height ? d->Width : d->Height;
+  unsigned levels = 0;
+  if (!fixed_depth && d->Depth > extent) extent = d->Depth;
+  for (; extent; extent /= 2) levels++;
+  return levels;
 }
 
 static uint64_t make_levels(CUmipmappedArray mipmap, CUDA_ARRAY3D_DESCRIPTOR d, unsigned levels) {
@@ -109,27 +167,41 @@ static uint64_t make_levels(CUmipmappedArray mipmap, CUDA_ARRAY3D_DESCRIPTOR d, 
   return bytes;
 }
 
-static void drop_mipmap(CUmipmappedArray mipmap) {
+void mipmap_drop(CUmipmappedArray mipmap) {
   for (unsigned i = 0; i < mipmap->levels; i++) handle_free(mipmap->level[i]);
   handle_free(mipmap);
+}
+
+CUmipmappedArray mipmap_describe(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels, uint64_t *bytes) {
+  CUmipmappedArray mipmap;
+  if (d->Width > (1ull << 28) || !shape_is_valid(d) || element_bytes(d) == 0) return NULL;
+  mipmap = handle_new(KIND_MIPMAP, sizeof *mipmap);
+  if (!mipmap) return NULL;
+  levels = levels < 1 ? 1 : levels > most_levels(d) ? most_levels(d) : levels; /* clamped, as documented */
+  *bytes = make_levels(mipmap, *d, levels);
+  if (*bytes) return mipmap;
+  mipmap_drop(mipmap);
+  return NULL;
+}
+
+void mipmap_place(CUmipmappedArray mipmap, uint64_t base) {
+  mipmap->base = base;
+  for (unsigned i = 0; i < mipmap->levels; i++) mipmap->level[i]->base += base;
 }
 
 CUresult impl_cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels) {
   struct CUctx_st *ctx;
   CUmipmappedArray mipmap;
-  uint64_t bytes;
+  uint64_t bytes, base;
   CUresult result = need_context(&ctx);
   if (result != CUDA_SUCCESS) return result;
-  if (!out || !d || levels == 0 || levels > 16 || element_bytes(d) == 0) return CUDA_ERROR_INVALID_VALUE;
-  mipmap = handle_new(KIND_MIPMAP, sizeof *mipmap);
-  if (!mipmap) return CUDA_ERROR_OUT_OF_MEMORY;
-  bytes = make_levels(mipmap, *d, levels);
-  result = bytes ? memory_error(heap_alloc(&driver.node, ctx, ctx->card, SIM_ARRAY, bytes, &mipmap->base)) : CUDA_ERROR_INVALID_VALUE;
+  if (!out || !d || !(mipmap = mipmap_describe(d, levels, &bytes))) return CUDA_ERROR_INVALID_VALUE;
+  result = memory_error(heap_alloc(&driver.node, ctx, ctx->card, SIM_ARRAY, bytes, &base));
   if (result != CUDA_SUCCESS) {
-    drop_mipmap(mipmap);
+    mipmap_drop(mipmap);
     return result;
   }
-  for (unsigned i = 0; i < levels; i++) mipmap->level[i]->base += mipmap->base;
+  mipmap_place(mipmap, base);
   *out = mipmap;
   return CUDA_SUCCESS;
 }
@@ -145,6 +217,6 @@ CUresult impl_cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray mipmap, un
 CUresult impl_cuMipmappedArrayDestroy(CUmipmappedArray mipmap) {
   if (!handle_is(mipmap, KIND_MIPMAP)) return CUDA_ERROR_INVALID_HANDLE;
   heap_free(&driver.node, mipmap->base);
-  drop_mipmap(mipmap);
+  mipmap_drop(mipmap);
   return CUDA_SUCCESS;
 }

@@ -15,7 +15,12 @@ struct CUmipmappedArray_st {
   struct head head;
   uint64_t base;
   unsigned levels;
-  CUarray level[16];
+  CUarray level[64];
 };
+
+/* Levels with their places one behind the other, and how many bytes they take; NULL when the description makes no sense. */
+CUmipmappedArray mipmap_describe(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels, uint64_t *bytes);
+void mipmap_place(CUmipmappedArray mipmap, uint64_t base);
+void mipmap_drop(CUmipmappedArray mipmap);
 
 #endif

@@ -1,10 +1,6 @@
 /* Calls that exist so that a program gets an honest answer: not supported by this driver. */
 #include "impl.h"
 
-CUresult impl_cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
-  (void)out, (void)description;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
 CUresult impl_cuImportExternalSemaphore(CUexternalSemaphore *out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *description) {
   (void)out, (void)description;
   return CUDA_ERROR_NOT_SUPPORTED;
