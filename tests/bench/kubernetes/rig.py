@@ -92,6 +92,16 @@ class Rig:
         self.apis = [Api(self.product, line.split()[1]) for line in printed.splitlines() if line.startswith("TOKEN ")]
         assert len(self.apis) == PEOPLE, printed
 
+    def cpu(self) -> tuple[float, float]:
+        """Seconds that the portal's processes have used so far, and the cluster's."""
+        ours, theirs = 0.0, 0.0
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # ended meanwhile
+                marks = (process / "environ").read_bytes()
+                ours += _seconds(process) if os.fsencode(self.product.state) in marks else 0.0
+                theirs += _seconds(process) if os.fsencode(self.cluster.layout.root) in marks else 0.0
+        return ours, theirs
+
     def sent(self) -> int:
         """Requests of the portal that the API server has taken so far."""
         text = self.cluster.api.call("GET", "/metrics").decode()
@@ -156,6 +166,11 @@ def rig(options: Options, *, apart: bool = False, nice: int = 0, **settings: str
         finally:
             product.discard()
             cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false", check=False)
+
+
+def _seconds(process: Path) -> float:
+    user, system = (process / "stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _lines(product: Product) -> Iterator[str]:
