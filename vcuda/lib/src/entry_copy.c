@@ -70,3 +70,9 @@ QUEUED(cuMemcpyBatchAsync, to && from && count ? WAY(*to, *from) : ON_DEVICE, su
        (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *traits, size_t *at, size_t kinds,
         size_t *failed, CUstream stream),
        to, from, sizes, count, traits, at, kinds, failed, stream)
+QUEUED(cuMemcpyBatchAsync_v2, to && from && count ? WAY(*to, *from) : ON_DEVICE, sum_of(sizes, count), copy_end,
+       (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *traits, size_t *at, size_t kinds,
+        CUstream stream),
+       to, from, sizes, count, traits, at, kinds, stream)
+QUEUED(cuMemcpyWithAttributesAsync, WAY(to, from), bytes, copy_end,
+       (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *traits, CUstream stream), to, from, bytes, traits, stream)

@@ -106,6 +106,12 @@ BEGINS(cuStreamBeginCaptureToGraph,
 BEGINS(cuStreamBeginCaptureToGraph_ptsz,
        (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
        stream, graph, nodes, edges, count, mode)
+BEGINS(cuStreamBeginRecaptureToGraph, (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback, void *data), stream, mode,
+       graph, callback, data)
+BEGINS(cuStreamBeginRecaptureToGraph_ptsz, (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback, void *data), stream,
+       mode, graph, callback, data)
+BEGINS(cuStreamBeginCaptureToCig, (CUstream stream, void *params), stream, params)
+BEGINS(cuStreamBeginCaptureToCig_ptsz, (CUstream stream, void *params), stream, params)
 
 /* A capture that is not open is none of ours; any other answer has ended it. */
 static CUresult ended(CUresult result) {
@@ -115,10 +121,12 @@ static CUresult ended(CUresult result) {
     return result;
 }
 
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    return ended(DRIVER(cuStreamEndCapture, stream, graph));
-}
+#define ENDS(name, parameters, ...)               \
+    CUresult name parameters {                    \
+        return ended(DRIVER(name, __VA_ARGS__)); \
+    }
 
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
-    return ended(DRIVER(cuStreamEndCapture_ptsz, stream, graph));
-}
+ENDS(cuStreamEndCapture, (CUstream stream, CUgraph *graph), stream, graph)
+ENDS(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph), stream, graph)
+ENDS(cuStreamEndCaptureToCig, (CUstream stream), stream)
+ENDS(cuStreamEndCaptureToCig_ptsz, (CUstream stream), stream)

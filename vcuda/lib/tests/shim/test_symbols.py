@@ -16,8 +16,8 @@ NVML_HOOKS = frozenset(
 )
 
 
-def route(claim: Claim, version: int, flags: int, *names: str) -> dict[str, tuple[int, int, str]]:
-    out, _ = claim.run("route", str(version), str(flags), *names).communicate()
+def route(claim: Claim, version: int, flags: int, *names: str, **more: str) -> dict[str, tuple[int, int, str]]:
+    out, _ = claim.run("route", str(version), str(flags), *names, **more).communicate()
     rows = [line.split() for line in out.splitlines()]
     return {name: (int(result), int(status), where) for name, result, status, where in rows}
 

@@ -113,3 +113,12 @@ CUresult impl_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *siz
   }
   return CUDA_SUCCESS;
 }
+
+CUresult impl_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *traits, size_t *at,
+                                    size_t kinds, CUstream stream) {
+  return impl_cuMemcpyBatchAsync(to, from, sizes, count, traits, at, kinds, NULL, stream);
+}
+
+CUresult impl_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *traits, CUstream stream) {
+  return traits ? copy(stream, to, from, bytes, false) : CUDA_ERROR_INVALID_VALUE;
+}
