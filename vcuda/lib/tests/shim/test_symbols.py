@@ -12,7 +12,7 @@ from harness import LIB, PROJECT, SIM, Claim, ShimTest
 DEFAULT, LEGACY, PER_THREAD = 0, 1, 2
 HOOKS = frozenset(re.findall(r"^HOOK\((\w+),", (PROJECT / "vcuda/lib/src/hooks.def").read_text(), re.MULTILINE))
 NVML_HOOKS = frozenset(
-    re.findall(r"^HOOK\((\w+),", (PROJECT / "vcuda/lib/src/nvml_hooks.def").read_text(), re.MULTILINE)
+    re.findall(r"^(?:HOOK|REFUSE)\((\w+),", (PROJECT / "vcuda/lib/src/nvml_hooks.def").read_text(), re.MULTILINE)
 )
 
 
