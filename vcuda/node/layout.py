@@ -104,6 +104,9 @@ class LedgerDevice:
     copy_to_device: int
     copy_to_host: int
     copy_on_device: int
+    copy_to_device_ns: int
+    copy_to_host_ns: int
+    copy_on_device_ns: int
     orphaned_bytes: int = 0  # exported by processes that have let go, opened by others
 
 
@@ -174,6 +177,9 @@ _DEVICE: Final[Table] = {
     "copy_to_host": ("Q", 200),
     "copy_on_device": ("Q", 208),
     "orphaned_bytes": ("Q", 40),
+    "copy_to_device_ns": ("Q", 216),
+    "copy_to_host_ns": ("Q", 224),
+    "copy_on_device_ns": ("Q", 232),
 }
 _PROCESS: Final[Table] = {
     "inflight_since_ns": ("Q", 64),

@@ -28,6 +28,12 @@ _COUNTERS: Final = {
     "launches": ("launches", "Kernel launches", 1),
     "denied_bytes": ("memory_denied_bytes", "Bytes of refused allocations", 1),
     "denied_count": ("memory_denied", "Refused allocations", 1),
+    "copy_to_device": ("copied_to_device_bytes", "Bytes copied to the card", 1),
+    "copy_to_host": ("copied_to_host_bytes", "Bytes copied from the card", 1),
+    "copy_on_device": ("copied_on_device_bytes", "Bytes copied within or between cards", 1),
+    "copy_to_device_ns": ("copying_to_device_seconds", "Time of copies to the card from 1 MiB on", 1e9),
+    "copy_to_host_ns": ("copying_to_host_seconds", "Time of copies from the card from 1 MiB on", 1e9),
+    "copy_on_device_ns": ("copying_on_device_seconds", "Time of copies on the card from 1 MiB on", 1e9),
 }
 
 

@@ -78,7 +78,7 @@ def test_ledger_filled_by_the_c_test_reads_back_field_by_field(tmp_path: Path) -
     assert (ledger.tag, ledger.refused_count, ledger.reclaimed_slots) == (TAG, 1001, 1002)
     device = ledger.device(1)
     values = [getattr(device, name) for name in device.__slots__]
-    assert values == list(range(2001, 2020))
+    assert values == list(range(2001, 2023))
     assert not any(getattr(ledger.device(0), name) for name in device.__slots__)
     (slot,) = ledger.slots(frozenset({3}))
     assert (slot.index, slot.alive, slot.epoch, slot.pid, slot.started_ns) == (3, True, 3001, 3002, 3005)

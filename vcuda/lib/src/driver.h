@@ -5,6 +5,7 @@
 #define __CUDA_API_VERSION_INTERNAL 1 /* declares every version of every name, none hidden behind a macro */
 #pragma GCC visibility push(default)
 #include <cuda.h>
+#include "newer.h"
 #pragma GCC visibility pop
 
 struct driver {

@@ -1,72 +1,78 @@
-/* Copies are not limited, only counted: bytes to the card, from it, and on it. A copy that waits also tells that earlier work is done. */
-#include "claim.h"
-#include "gate.h"
+/* Copies of the driver, each with its twin for per-thread default streams. */
+#include "copy.h"
 
-#include <stddef.h>
-
-enum direction { TO_DEVICE, TO_HOST, ON_DEVICE };
-
-static CUresult counted(CUresult result, enum direction direction, size_t bytes) {
-    struct region *region = claim_region();
-    int device = region && result == CUDA_SUCCESS ? device_current() : DEVICE_UNKNOWN;
-    if (device < 0)
-        return result;
-    struct vcuda_ledger_device *books = region_device(region, device);
-    uint64_t *counters[] = {&books->copy_to_device, &books->copy_to_host, &books->copy_on_device};
-    __atomic_fetch_add(counters[direction], bytes, __ATOMIC_RELAXED); /* read by the agent */
-    return result;
+static uint64_t box_bytes(uint64_t width, uint64_t height, uint64_t depth) {
+    return width * height * depth;
 }
 
-static CUresult waited(CUresult result, enum direction direction, size_t bytes) {
-    if (result == CUDA_SUCCESS)
-        gate_look();
-    return counted(result, direction, bytes);
+static uint64_t sum_of(const size_t *sizes, size_t count) {
+    uint64_t sum = 0;
+    for (size_t i = 0; sizes && i < count; i++)
+        sum += sizes[i];
+    return sum;
 }
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-    return waited(DRIVER(cuMemcpyHtoD_v2, to, from, bytes), TO_DEVICE, bytes);
-}
+#define POINTER ((CUmemorytype)0)
+#define WAY(to, from) copy_direction(POINTER, to, POINTER, from)
+#define BOX_WAY(box) (box) ? copy_direction((box)->dstMemoryType, (box)->dstDevice, (box)->srcMemoryType, (box)->srcDevice) : ON_DEVICE
+#define PLANE(box) (box) ? box_bytes((box)->WidthInBytes, (box)->Height, 1) : 0
+#define SPACE(box) (box) ? box_bytes((box)->WidthInBytes, (box)->Height, (box)->Depth) : 0
 
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes) {
-    return waited(DRIVER(cuMemcpyHtoD_v2_ptds, to, from, bytes), TO_DEVICE, bytes);
-}
+/* A copy and its twin: name, the suffix of the twin, stream, direction, bytes, how it ends, parameters, arguments. */
+#define COPY_ONE(name, flavour, stream, direction, bytes, end, parameters, ...) \
+    CUresult name parameters {                                                  \
+        struct copy copy;                                                       \
+        copy_begin(&copy, gate_stream(stream, flavour), direction, bytes);      \
+        return end(&copy, DRIVER(name, __VA_ARGS__));                           \
+    }
+#define COPY(name, twin, ...)         \
+    COPY_ONE(name, false, __VA_ARGS__) \
+    COPY_ONE(name##twin, true, __VA_ARGS__)
+#define WAITED(name, ...) COPY(name, _ptds, NULL, __VA_ARGS__)
+#define QUEUED(name, ...) COPY(name, _ptsz, stream, __VA_ARGS__)
 
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
-    return waited(DRIVER(cuMemcpyDtoH_v2, to, from, bytes), TO_HOST, bytes);
-}
+WAITED(cuMemcpy, WAY(to, from), bytes, copy_end, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+WAITED(cuMemcpyHtoD_v2, TO_DEVICE, bytes, copy_end_waited, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
+WAITED(cuMemcpyDtoH_v2, TO_HOST, bytes, copy_end_waited, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+WAITED(cuMemcpyDtoD_v2, ON_DEVICE, bytes, copy_end, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+WAITED(cuMemcpyPeer, ON_DEVICE, bytes, copy_end, (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes), to,
+       there, from, here, bytes)
+WAITED(cuMemcpyDtoA_v2, ON_DEVICE, bytes, copy_end, (CUarray to, size_t at, CUdeviceptr from, size_t bytes), to, at, from, bytes)
+WAITED(cuMemcpyAtoD_v2, ON_DEVICE, bytes, copy_end, (CUdeviceptr to, CUarray from, size_t at, size_t bytes), to, from, at, bytes)
+WAITED(cuMemcpyHtoA_v2, TO_DEVICE, bytes, copy_end_waited, (CUarray to, size_t at, const void *from, size_t bytes), to, at, from, bytes)
+WAITED(cuMemcpyAtoH_v2, TO_HOST, bytes, copy_end_waited, (void *to, CUarray from, size_t at, size_t bytes), to, from, at, bytes)
+WAITED(cuMemcpyAtoA_v2, ON_DEVICE, bytes, copy_end, (CUarray to, size_t at, CUarray from, size_t start, size_t bytes), to, at, from, start,
+       bytes)
+WAITED(cuMemcpy2D_v2, BOX_WAY(box), PLANE(box), copy_end, (const CUDA_MEMCPY2D *box), box)
+WAITED(cuMemcpy2DUnaligned_v2, BOX_WAY(box), PLANE(box), copy_end, (const CUDA_MEMCPY2D *box), box)
+WAITED(cuMemcpy3D_v2, BOX_WAY(box), SPACE(box), copy_end, (const CUDA_MEMCPY3D *box), box)
+WAITED(cuMemcpy3DPeer, BOX_WAY(box), SPACE(box), copy_end, (const CUDA_MEMCPY3D_PEER *box), box)
 
-CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes) {
-    return waited(DRIVER(cuMemcpyDtoH_v2_ptds, to, from, bytes), TO_HOST, bytes);
-}
-
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return counted(DRIVER(cuMemcpyDtoD_v2, to, from, bytes), ON_DEVICE, bytes);
-}
-
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return counted(DRIVER(cuMemcpyDtoD_v2_ptds, to, from, bytes), ON_DEVICE, bytes);
-}
-
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
-    return counted(DRIVER(cuMemcpyHtoDAsync_v2, to, from, bytes, stream), TO_DEVICE, bytes);
-}
-
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
-    return counted(DRIVER(cuMemcpyHtoDAsync_v2_ptsz, to, from, bytes, stream), TO_DEVICE, bytes);
-}
-
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return counted(DRIVER(cuMemcpyDtoHAsync_v2, to, from, bytes, stream), TO_HOST, bytes);
-}
-
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return counted(DRIVER(cuMemcpyDtoHAsync_v2_ptsz, to, from, bytes, stream), TO_HOST, bytes);
-}
-
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return counted(DRIVER(cuMemcpyDtoDAsync_v2, to, from, bytes, stream), ON_DEVICE, bytes);
-}
-
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return counted(DRIVER(cuMemcpyDtoDAsync_v2_ptsz, to, from, bytes, stream), ON_DEVICE, bytes);
-}
+QUEUED(cuMemcpyAsync, WAY(to, from), bytes, copy_end, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), to, from, bytes,
+       stream)
+QUEUED(cuMemcpyHtoDAsync_v2, TO_DEVICE, bytes, copy_end, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), to, from,
+       bytes, stream)
+QUEUED(cuMemcpyDtoHAsync_v2, TO_HOST, bytes, copy_end, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), to, from, bytes, stream)
+QUEUED(cuMemcpyDtoDAsync_v2, ON_DEVICE, bytes, copy_end, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), to, from,
+       bytes, stream)
+QUEUED(cuMemcpyPeerAsync, ON_DEVICE, bytes, copy_end,
+       (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes, CUstream stream), to, there, from, here, bytes,
+       stream)
+QUEUED(cuMemcpyHtoAAsync_v2, TO_DEVICE, bytes, copy_end, (CUarray to, size_t at, const void *from, size_t bytes, CUstream stream), to, at,
+       from, bytes, stream)
+QUEUED(cuMemcpyAtoHAsync_v2, TO_HOST, bytes, copy_end, (void *to, CUarray from, size_t at, size_t bytes, CUstream stream), to, from, at,
+       bytes, stream)
+QUEUED(cuMemcpy2DAsync_v2, BOX_WAY(box), PLANE(box), copy_end, (const CUDA_MEMCPY2D *box, CUstream stream), box, stream)
+QUEUED(cuMemcpy3DAsync_v2, BOX_WAY(box), SPACE(box), copy_end, (const CUDA_MEMCPY3D *box, CUstream stream), box, stream)
+QUEUED(cuMemcpy3DPeerAsync, BOX_WAY(box), SPACE(box), copy_end, (const CUDA_MEMCPY3D_PEER *box, CUstream stream), box, stream)
+/* A batch goes one way as a rule; counted as its first copy. */
+QUEUED(cuMemcpyBatchAsync, to && from && count ? WAY(*to, *from) : ON_DEVICE, sum_of(sizes, count), copy_end,
+       (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *traits, size_t *at, size_t kinds,
+        size_t *failed, CUstream stream),
+       to, from, sizes, count, traits, at, kinds, failed, stream)
+QUEUED(cuMemcpyBatchAsync_v2, to && from && count ? WAY(*to, *from) : ON_DEVICE, sum_of(sizes, count), copy_end,
+       (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *traits, size_t *at, size_t kinds,
+        CUstream stream),
+       to, from, sizes, count, traits, at, kinds, stream)
+QUEUED(cuMemcpyWithAttributesAsync, WAY(to, from), bytes, copy_end,
+       (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *traits, CUstream stream), to, from, bytes, traits, stream)

@@ -8,33 +8,21 @@ static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph) {
     return result;
 }
 
-CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size) {
-    return made(DRIVER(cuGraphInstantiate, exec, graph, node, log, size), exec, graph);
-}
+/* A call that makes or updates an executable graph: name, where the result is, parameters, arguments. */
+#define MAKES(name, exec, parameters, ...)                \
+    CUresult name parameters {                            \
+        return made(DRIVER(name, __VA_ARGS__), exec, graph); \
+    }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size) {
-    return made(DRIVER(cuGraphInstantiate_v2, exec, graph, node, log, size), exec, graph);
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
-    return made(DRIVER(cuGraphInstantiateWithFlags, exec, graph, flags), exec, graph);
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
-    return made(DRIVER(cuGraphInstantiateWithParams, exec, graph, params), exec, graph);
-}
-
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
-    return made(DRIVER(cuGraphInstantiateWithParams_ptsz, exec, graph, params), exec, graph);
-}
-
-CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *outcome) {
-    return made(DRIVER(cuGraphExecUpdate, exec, graph, node, outcome), &exec, graph);
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *outcome) {
-    return made(DRIVER(cuGraphExecUpdate_v2, exec, graph, outcome), &exec, graph);
-}
+MAKES(cuGraphInstantiate, exec, (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size), exec, graph, node, log, size)
+MAKES(cuGraphInstantiate_v2, exec, (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size), exec, graph, node, log,
+      size)
+MAKES(cuGraphInstantiateWithFlags, exec, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), exec, graph, flags)
+MAKES(cuGraphInstantiateWithParams, exec, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), exec, graph, params)
+MAKES(cuGraphInstantiateWithParams_ptsz, exec, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), exec, graph, params)
+MAKES(cuGraphExecUpdate, &exec, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *outcome), exec, graph, node,
+      outcome)
+MAKES(cuGraphExecUpdate_v2, &exec, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *outcome), exec, graph, outcome)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
     CUresult result = DRIVER(cuGraphExecDestroy, exec);
@@ -42,6 +30,48 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
         kernel_graph_gone(exec), graphmem_gone(exec);
     return result;
 }
+
+/* ---- one node of an executable graph ---- */
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
+    CUresult result = DRIVER(cuGraphExecKernelNodeSetParams, exec, node, params);
+    if (result == CUDA_SUCCESS)
+        kernel_graph_kernel(exec, node, params->func, &SHAPE_OF(params));
+    return result;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
+    CUresult result = DRIVER(cuGraphExecKernelNodeSetParams_v2, exec, node, params);
+    if (result == CUDA_SUCCESS)
+        kernel_graph_kernel(exec, node, params->func ? params->func : (CUfunction)params->kern, &SHAPE_OF(params));
+    return result;
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+    CUresult result = DRIVER(cuGraphExecChildGraphNodeSetParams, exec, node, child);
+    if (result == CUDA_SUCCESS)
+        kernel_graph_child(exec, node, child);
+    return result;
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params) {
+    CUresult result = DRIVER(cuGraphExecNodeSetParams, exec, node, params);
+    if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_KERNEL)
+        kernel_graph_kernel(exec, node, params->kernel.func ? params->kernel.func : (CUfunction)params->kernel.kern,
+                            &SHAPE_OF(&params->kernel));
+    if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        kernel_graph_child(exec, node, params->graph.graph);
+    return result;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int enabled) {
+    CUresult result = DRIVER(cuGraphNodeSetEnabled, exec, node, enabled);
+    if (result == CUDA_SUCCESS)
+        kernel_graph_enabled(exec, node, enabled != 0);
+    return result;
+}
+
+/* ---- modules ---- */
 
 CUresult cuModuleUnload(CUmodule module) {
     CUresult result = DRIVER(cuModuleUnload, module);
@@ -55,44 +85,33 @@ CUresult cuLibraryUnload(CUlibrary library) {
     return result;
 }
 
+/* ---- capture ---- */
+
 /* Counted up before the driver begins, so that no launch in between is taken for one that runs; down when it does not. */
-static CUresult begun(CUresult result) {
-    if (result != CUDA_SUCCESS)
-        gate_capture(-1);
-    return result;
-}
+#define BEGINS(name, parameters, ...)                   \
+    CUresult name parameters {                          \
+        gate_capture(1);                                \
+        CUresult result = DRIVER(name, __VA_ARGS__);    \
+        gate_capture(result == CUDA_SUCCESS ? 0 : -1);  \
+        return result;                                  \
+    }
 
-CUresult cuStreamBeginCapture(CUstream stream) {
-    gate_capture(1);
-    return begun(DRIVER(cuStreamBeginCapture, stream));
-}
-
-CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
-    gate_capture(1);
-    return begun(DRIVER(cuStreamBeginCapture_ptsz, stream));
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-    gate_capture(1);
-    return begun(DRIVER(cuStreamBeginCapture_v2, stream, mode));
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
-    gate_capture(1);
-    return begun(DRIVER(cuStreamBeginCapture_v2_ptsz, stream, mode));
-}
-
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,
-                                     CUstreamCaptureMode mode) {
-    gate_capture(1);
-    return begun(DRIVER(cuStreamBeginCaptureToGraph, stream, graph, nodes, edges, count, mode));
-}
-
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
-                                          size_t count, CUstreamCaptureMode mode) {
-    gate_capture(1);
-    return begun(DRIVER(cuStreamBeginCaptureToGraph_ptsz, stream, graph, nodes, edges, count, mode));
-}
+BEGINS(cuStreamBeginCapture, (CUstream stream), stream)
+BEGINS(cuStreamBeginCapture_ptsz, (CUstream stream), stream)
+BEGINS(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+BEGINS(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+BEGINS(cuStreamBeginCaptureToGraph,
+       (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+       stream, graph, nodes, edges, count, mode)
+BEGINS(cuStreamBeginCaptureToGraph_ptsz,
+       (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+       stream, graph, nodes, edges, count, mode)
+BEGINS(cuStreamBeginRecaptureToGraph, (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback, void *data), stream, mode,
+       graph, callback, data)
+BEGINS(cuStreamBeginRecaptureToGraph_ptsz, (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback, void *data), stream,
+       mode, graph, callback, data)
+BEGINS(cuStreamBeginCaptureToCig, (CUstream stream, void *params), stream, params)
+BEGINS(cuStreamBeginCaptureToCig_ptsz, (CUstream stream, void *params), stream, params)
 
 /* A capture that is not open is none of ours; any other answer has ended it. */
 static CUresult ended(CUresult result) {
@@ -102,10 +121,12 @@ static CUresult ended(CUresult result) {
     return result;
 }
 
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    return ended(DRIVER(cuStreamEndCapture, stream, graph));
-}
+#define ENDS(name, parameters, ...)               \
+    CUresult name parameters {                    \
+        return ended(DRIVER(name, __VA_ARGS__)); \
+    }
 
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
-    return ended(DRIVER(cuStreamEndCapture_ptsz, stream, graph));
-}
+ENDS(cuStreamEndCapture, (CUstream stream, CUgraph *graph), stream, graph)
+ENDS(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph), stream, graph)
+ENDS(cuStreamEndCaptureToCig, (CUstream stream), stream)
+ENDS(cuStreamEndCaptureToCig_ptsz, (CUstream stream), stream)

@@ -1,97 +1,82 @@
-/* Launches of kernels and graphs. */
+/* Launches of kernels and graphs, most with a twin for per-thread default streams. */
 #include "gate.h"
 #include "graphmem.h"
 
-#define SHAPE(gx, gy, gz, bx, by, bz, bytes) \
-    &(struct shape) { .grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = bytes }
-
-CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
-                        unsigned int shared, CUstream stream, void **params, void **extra) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_key(f, SHAPE(gx, gy, gz, bx, by, bz, shared)), gate_stream(stream, false));
-    if (result != CUDA_SUCCESS)
-        return result;
-    return gate_leave(&gate, DRIVER(cuLaunchKernel, f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
-}
-
-CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-                             unsigned int bz, unsigned int shared, CUstream stream, void **params, void **extra) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_key(f, SHAPE(gx, gy, gz, bx, by, bz, shared)), gate_stream(stream, true));
-    if (result != CUDA_SUCCESS)
-        return result;
-    return gate_leave(&gate, DRIVER(cuLaunchKernel_ptsz, f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
+static uint64_t key_of(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared) {
+    return kernel_key(f, &(struct shape){.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = shared});
 }
 
 static uint64_t config_key(CUfunction f, const CUlaunchConfig *c) {
-    return c ? kernel_key(f, SHAPE(c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes)) : 1;
+    return c ? kernel_key(f, &SHAPE_OF(c)) : 1;
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, config_key(f, config), gate_stream(config ? config->hStream : NULL, false));
-    return result ? result : gate_leave(&gate, DRIVER(cuLaunchKernelEx, config, f, params, extra));
-}
+/* A launch: name, stream flavour, stream, key, parameters, arguments. */
+#define LAUNCH(name, flavour, stream, key, parameters, ...)                   \
+    CUresult name parameters {                                                \
+        struct gate gate;                                                     \
+        CUresult result = gate_enter(&gate, key, gate_stream(stream, flavour)); \
+        return result ? result : gate_leave(&gate, DRIVER(name, __VA_ARGS__)); \
+    }
+#define TWINS(name, ...)            \
+    LAUNCH(name, false, __VA_ARGS__) \
+    LAUNCH(name##_ptsz, true, __VA_ARGS__)
 
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, config_key(f, config), gate_stream(config ? config->hStream : NULL, true));
-    return result ? result : gate_leave(&gate, DRIVER(cuLaunchKernelEx_ptsz, config, f, params, extra));
-}
-
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-                                   unsigned int bz, unsigned int shared, CUstream stream, void **params) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_key(f, SHAPE(gx, gy, gz, bx, by, bz, shared)), gate_stream(stream, false));
-    if (result != CUDA_SUCCESS)
-        return result;
-    return gate_leave(&gate, DRIVER(cuLaunchCooperativeKernel, f, gx, gy, gz, bx, by, bz, shared, stream, params));
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
-                                        unsigned int bz, unsigned int shared, CUstream stream, void **params) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_key(f, SHAPE(gx, gy, gz, bx, by, bz, shared)), gate_stream(stream, true));
-    if (result != CUDA_SUCCESS)
-        return result;
-    return gate_leave(&gate, DRIVER(cuLaunchCooperativeKernel_ptsz, f, gx, gy, gz, bx, by, bz, shared, stream, params));
-}
+TWINS(cuLaunchKernel, stream, key_of(f, gx, gy, gz, bx, by, bz, shared),
+      (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream,
+       void **params, void **extra),
+      f, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
+TWINS(cuLaunchKernelEx, config ? config->hStream : NULL, config_key(f, config),
+      (const CUlaunchConfig *config, CUfunction f, void **params, void **extra), config, f, params, extra)
+TWINS(cuLaunchCooperativeKernel, stream, key_of(f, gx, gy, gz, bx, by, bz, shared),
+      (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream,
+       void **params),
+      f, gx, gy, gz, bx, by, bz, shared, stream, params)
 
 /* The oldest launches: their block comes from an earlier call, so only function and grid name the kernel. */
-CUresult cuLaunch(CUfunction f) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_key(f, SHAPE(1, 1, 1, 0, 0, 0, 0)), CU_STREAM_LEGACY);
-    return result ? result : gate_leave(&gate, DRIVER(cuLaunch, f));
+LAUNCH(cuLaunch, false, NULL, key_of(f, 1, 1, 1, 0, 0, 0, 0), (CUfunction f), f)
+LAUNCH(cuLaunchGrid, false, NULL, key_of(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0, 0), (CUfunction f, int width, int height), f,
+       width, height)
+LAUNCH(cuLaunchGridAsync, false, stream, key_of(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0, 0),
+       (CUfunction f, int width, int height, CUstream stream), f, width, height, stream)
+
+/* One kernel on each of several cards, each with a stream and context of its own. The driver answers for lists that make no sense. */
+static CUresult enter_in_its_context(struct gate *gate, const CUDA_LAUNCH_PARAMS *p) {
+    CUcontext context = NULL, popped;
+    bool pushed = DRIVER(cuStreamGetCtx, p->hStream, &context) == CUDA_SUCCESS && DRIVER(cuCtxPushCurrent_v2, context) == CUDA_SUCCESS;
+    CUresult result = gate_enter(gate, kernel_key(p->function, &SHAPE_OF(p)), gate_stream(p->hStream, false));
+    if (pushed)
+        DRIVER(cuCtxPopCurrent_v2, &popped);
+    return result;
 }
 
-CUresult cuLaunchGrid(CUfunction f, int width, int height) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_key(f, SHAPE((unsigned)width, (unsigned)height, 1, 0, 0, 0, 0)), CU_STREAM_LEGACY);
-    return result ? result : gate_leave(&gate, DRIVER(cuLaunchGrid, f, width, height));
-}
-
-CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream) {
-    struct gate gate;
-    uint64_t key = kernel_key(f, SHAPE((unsigned)width, (unsigned)height, 1, 0, 0, 0, 0));
-    CUresult result = gate_enter(&gate, key, gate_stream(stream, false));
-    return result ? result : gate_leave(&gate, DRIVER(cuLaunchGridAsync, f, width, height, stream));
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags) {
+    struct gate gates[VCUDA_MAX_DEVICES];
+    unsigned int entered = 0, known = list && count <= VCUDA_MAX_DEVICES ? count : 0;
+    CUresult result = CUDA_SUCCESS;
+    while (entered < known && (result = enter_in_its_context(&gates[entered], &list[entered])) == CUDA_SUCCESS)
+        entered++;
+    if (result == CUDA_SUCCESS)
+        result = DRIVER(cuLaunchCooperativeKernelMultiDevice, list, count, flags);
+    while (entered > 0)
+        gate_leave(&gates[--entered], result);
+    return result;
 }
 
 /* Its memory after the gate: nobody else is kept from the allocator while we wait. */
 static CUresult launch_graph(CUgraphExec exec, CUstream stream) {
+    struct gate gate;
     struct graphmem memory;
-    CUresult result = graphmem_begin(&memory, exec, stream);
-    return result ? result : graphmem_end(&memory, DRIVER(cuGraphLaunch, exec, stream));
+    CUresult result = gate_enter(&gate, kernel_graph_key(exec), stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = graphmem_begin(&memory, exec, stream);
+    return gate_leave(&gate, result ? result : graphmem_end(&memory, DRIVER(cuGraphLaunch, exec, stream)));
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_graph_key(exec), gate_stream(stream, false));
-    return result ? result : gate_leave(&gate, launch_graph(exec, gate_stream(stream, false)));
+    return launch_graph(exec, gate_stream(stream, false));
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    struct gate gate;
-    CUresult result = gate_enter(&gate, kernel_graph_key(exec), gate_stream(stream, true));
-    return result ? result : gate_leave(&gate, launch_graph(exec, gate_stream(stream, true)));
+    return launch_graph(exec, gate_stream(stream, true));
 }

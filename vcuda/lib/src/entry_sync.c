@@ -19,6 +19,13 @@ CUresult cuCtxSynchronize(void) {
     return gate_wait_end(&wait, DRIVER(cuCtxSynchronize));
 }
 
+CUresult cuCtxSynchronize_v2(CUcontext context) {
+    struct gate_wait wait;
+    gate_wait_begin(&wait, NULL, true);
+    wait.context = wait.context && context ? context : wait.context;
+    return gate_wait_end(&wait, DRIVER(cuCtxSynchronize_v2, context));
+}
+
 CUresult cuEventSynchronize(CUevent event) {
     CUresult result = DRIVER(cuEventSynchronize, event);
     if (result == CUDA_SUCCESS)

@@ -45,7 +45,7 @@ static CUresult refuse(void) {
 }
 
 /* The launch may go: into which lane, and is it measured? */
-static void enter_lane(struct gate *gate, struct lane *lane, CUstream stream) {
+void gate_enter_lane(struct gate *gate, struct lane *lane, CUstream stream) {
     lane = gate->lane = lane ? lane : lane_of(stream, gate->context, gate->device);
     bool quiet = atomic_load_explicit(&open_captures, memory_order_relaxed) > 0;
     if (!lane) {
@@ -72,8 +72,9 @@ CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream) {
     if (gate->slot < 0 || gate->device < 0 ||
         !meter_admit(gate->region, gate->slot, gate->device, key, &gate->ticket, poll_own, NULL))
         return refuse();
+    gate->probe.counter = NULL;
     if (gate->ticket.cost)
-        enter_lane(gate, lane, stream);
+        gate_enter_lane(gate, lane, stream);
     else
         note_unlimited(gate->region, gate->slot, gate->device);
     return CUDA_SUCCESS;

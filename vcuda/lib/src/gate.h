@@ -27,6 +27,9 @@ CUresult gate_leave(struct gate *gate, CUresult result);
 /* Work put into this stream is recorded only. */
 bool gate_is_captured(CUstream stream);
 
+/* Into the lane of the stream (looked up when NULL), with an event pair when the ticket says so. */
+void gate_enter_lane(struct gate *gate, struct lane *lane, CUstream stream);
+
 /* A capture was begun or ended: while one is open, launches are asked whether they are recorded only. */
 void gate_capture(int change);
 

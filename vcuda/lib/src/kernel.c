@@ -17,10 +17,17 @@ static struct entry {
 
 static atomic_uint generation = 1;
 
+/* Executable graphs, and their nodes that were changed since they were made. */
 static struct graph {
     struct graph *next;
     CUgraphExec exec;
-    uint64_t key;
+    uint64_t sum; /* of its nodes' keys */
+    struct node {
+        struct node *next;
+        CUgraphNode handle;
+        uint64_t key;
+        bool enabled;
+    } *nodes;
 } *graphs;
 static pthread_mutex_t graph_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -94,34 +101,34 @@ void kernel_forget(void) {
     atomic_fetch_add(&generation, 1);
 }
 
+static uint64_t sum_of_nodes(CUgraph graph);
+
+/* What one node adds to its graph's key. Where its work cannot be known (a condition decides on the card), something private. */
 static uint64_t node_key(CUgraphNode node) {
     CUDA_KERNEL_NODE_PARAMS params = {0};
     CUgraphNodeType type;
+    CUgraph child;
     if (DRIVER(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS)
-        return 0;
-    if (type != CU_GRAPH_NODE_TYPE_KERNEL || DRIVER(cuGraphKernelNodeGetParams_v2, node, &params) != CUDA_SUCCESS)
-        return (uint64_t)type;
-    struct shape shape = {
-        .grid = {params.gridDimX, params.gridDimY, params.gridDimZ},
-        .block = {params.blockDimX, params.blockDimY, params.blockDimZ},
-        .shared_bytes = params.sharedMemBytes,
-    };
-    return kernel_key(params.func ? params.func : (CUfunction)params.kern, &shape);
+        return private_identity(node);
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL && DRIVER(cuGraphKernelNodeGetParams_v2, node, &params) == CUDA_SUCCESS)
+        return kernel_key(params.func ? params.func : (CUfunction)params.kern, &SHAPE_OF(&params));
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH && DRIVER(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS)
+        return sum_of_nodes(child);
+    return type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? private_identity(node) : mix(UINT64_C(0x6e6f646500000000), (uint64_t)type);
 }
 
-static uint64_t graph_hash(CUgraph graph, CUgraphExec exec) {
+/* A sum, so that one node can be exchanged in it. */
+static uint64_t sum_of_nodes(CUgraph graph) {
     size_t count = 0;
-    if (DRIVER(cuGraphGetNodes, graph, NULL, &count) != CUDA_SUCCESS)
-        return private_identity(exec);
-    CUgraphNode *nodes = count && count <= GRAPH_NODES ? calloc(count, sizeof(CUgraphNode)) : NULL;
-    uint64_t hash = mix(UINT64_C(0x6772617068000000), count);
-    if (nodes && DRIVER(cuGraphGetNodes, graph, nodes, &count) == CUDA_SUCCESS)
-        for (size_t i = 0; i < count; i++)
-            hash = mix(hash, node_key(nodes[i]));
-    else
-        hash = mix(hash, private_identity(exec));
+    if (DRIVER(cuGraphGetNodes, graph, NULL, &count) != CUDA_SUCCESS || count > GRAPH_NODES)
+        return private_identity(graph);
+    CUgraphNode *nodes = calloc(count + 1, sizeof(CUgraphNode));
+    bool known = nodes && DRIVER(cuGraphGetNodes, graph, nodes, &count) == CUDA_SUCCESS;
+    uint64_t sum = known ? 0 : private_identity(graph);
+    for (size_t i = 0; known && i < count; i++)
+        sum += mix(0, node_key(nodes[i]));
     free(nodes);
-    return hash ? hash : 1;
+    return sum;
 }
 
 static struct graph *find_graph(CUgraphExec exec) {
@@ -131,17 +138,66 @@ static struct graph *find_graph(CUgraphExec exec) {
     return graph;
 }
 
+static void forget_nodes(struct graph *graph) {
+    while (graph->nodes) {
+        struct node *node = graph->nodes;
+        graph->nodes = node->next;
+        free(node);
+    }
+}
+
 void kernel_graph_made(CUgraphExec exec, CUgraph graph) {
-    uint64_t key = graph_hash(graph, exec);
+    uint64_t sum = sum_of_nodes(graph);
     pthread_mutex_lock(&graph_lock);
     struct graph *entry = find_graph(exec);
-    if (!entry && (entry = malloc(sizeof *entry))) {
+    if (!entry && (entry = calloc(1, sizeof *entry))) {
         *entry = (struct graph){.next = graphs, .exec = exec};
         graphs = entry;
     }
-    if (entry)
-        entry->key = key;
+    if (entry) {
+        forget_nodes(entry);
+        entry->sum = sum;
+    }
     pthread_mutex_unlock(&graph_lock);
+}
+
+/* The node's entry; made from what it was in the graph. NULL without memory: then the old cost stays. */
+static struct node *node_of(struct graph *graph, CUgraphNode handle) {
+    struct node *node = graph->nodes;
+    while (node && node->handle != handle)
+        node = node->next;
+    if (node || !(node = malloc(sizeof *node)))
+        return node;
+    *node = (struct node){.next = graph->nodes, .handle = handle, .key = node_key(handle), .enabled = true};
+    graph->nodes = node;
+    return node;
+}
+
+static void change_node(CUgraphExec exec, CUgraphNode handle, const uint64_t *key, bool enabled) {
+    pthread_mutex_lock(&graph_lock);
+    struct graph *graph = find_graph(exec);
+    struct node *node = graph ? node_of(graph, handle) : NULL;
+    if (node) {
+        graph->sum -= node->enabled ? mix(0, node->key) : 0;
+        node->key = key ? *key : node->key;
+        node->enabled = key ? node->enabled : enabled;
+        graph->sum += node->enabled ? mix(0, node->key) : 0;
+    }
+    pthread_mutex_unlock(&graph_lock);
+}
+
+void kernel_graph_kernel(CUgraphExec exec, CUgraphNode node, CUfunction function, const struct shape *shape) {
+    uint64_t key = kernel_key(function, shape);
+    change_node(exec, node, &key, true);
+}
+
+void kernel_graph_child(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+    uint64_t key = sum_of_nodes(child);
+    change_node(exec, node, &key, true);
+}
+
+void kernel_graph_enabled(CUgraphExec exec, CUgraphNode node, bool enabled) {
+    change_node(exec, node, NULL, enabled);
 }
 
 void kernel_graph_gone(CUgraphExec exec) {
@@ -149,8 +205,10 @@ void kernel_graph_gone(CUgraphExec exec) {
     struct graph **link = &graphs, *found;
     while ((found = *link) && found->exec != exec)
         link = &found->next;
-    if (found)
+    if (found) {
         *link = found->next;
+        forget_nodes(found);
+    }
     pthread_mutex_unlock(&graph_lock);
     free(found);
 }
@@ -158,7 +216,7 @@ void kernel_graph_gone(CUgraphExec exec) {
 uint64_t kernel_graph_key(CUgraphExec exec) {
     pthread_mutex_lock(&graph_lock);
     struct graph *entry = find_graph(exec);
-    uint64_t key = entry ? entry->key : private_identity(exec);
+    uint64_t key = mix(UINT64_C(0x6772617068000000), entry ? entry->sum : private_identity(exec));
     pthread_mutex_unlock(&graph_lock);
     return key ? key : 1;
 }

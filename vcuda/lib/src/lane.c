@@ -246,7 +246,7 @@ static void leave_sampled(struct lane *lane, int slot, struct probe *probe, cons
 
 void lane_leave(struct lane *lane, int slot, struct probe *probe, const struct ticket *ticket, bool launched) {
     uint64_t est = launched ? (uint64_t)ticket->est_ns : 0, now = probe->start ? clock_now() : ticket->at_ns;
-    if (launched)
+    if (launched && ticket->cost)
         flight_add(claim_region(), slot, lane->device, est, now);
     if (probe->start && launched) {
         atomic_fetch_add(&lane->filled, est * ONE_NS);
@@ -300,7 +300,9 @@ static void evaluate(struct lane *lane, const struct probe *probe) {
     learn_bias(probe);
     bool measured = probe->timed && DRIVER(cuEventElapsedTime, &ms, probe->start, probe->end) == CUDA_SUCCESS;
     double wall = (double)ms * 1e6, other = not_the_kernel(probe, wall);
-    if (measured && other >= 0)
+    if (probe->counter)
+        __atomic_fetch_add(probe->counter, (uint64_t)wall, __ATOMIC_RELAXED); /* read by the agent */
+    else if (measured && other >= 0)
         meter_measured(region, slot, lane->device, &probe->ticket, wall - other);
     else
         meter_unmeasured(region, slot, lane->device, &probe->ticket);

@@ -12,6 +12,7 @@ struct probe {
     CUevent start, end;
     CUevent before; /* recorded right before start: what an empty pair measures; NULL once that is known or on an idle stream */
     struct ticket ticket;
+    uint64_t *counter; /* a copy: its time is counted here; NULL: a launch */
     uint64_t upto;    /* how far the lane was filled with this launch */
     bool timed;       /* nothing else went into the stream between the two events */
     bool idle;        /* the stream had nothing to do when `start` was recorded, at host_ns */

@@ -8,9 +8,33 @@
 typedef nvmlReturn_t (*count_fn)(unsigned int *);
 typedef nvmlReturn_t (*by_index_fn)(unsigned int, nvmlDevice_t *);
 
-static bool is_ours(nvmlDevice_t device) {
+static bool is_listed(nvmlDevice_t device) {
     int record;
     return nvml_device_index(device, &record) == NVML_SUCCESS;
+}
+
+/* The claim's MIG device number `wanted` on a card that is not its own as a whole; their number in *count. */
+static nvmlReturn_t part_of(nvmlDevice_t card, unsigned int wanted, nvmlDevice_t *found, unsigned int *count) {
+    unsigned int most = 0;
+    nvmlReturn_t result = NVML(nvmlDeviceGetMaxMigDeviceCount, card, &most), answer = NVML_ERROR_NOT_FOUND;
+    *count = 0;
+    for (unsigned int i = 0; result == NVML_SUCCESS && i < most; i++) {
+        nvmlDevice_t part;
+        if (NVML(nvmlDeviceGetMigDeviceHandleByIndex, card, i, &part) != NVML_SUCCESS || !is_listed(part))
+            continue;
+        if ((*count)++ == wanted) {
+            *found = part;
+            answer = NVML_SUCCESS;
+        }
+    }
+    return answer;
+}
+
+/* A card of the claim, or one of which the claim has a part. */
+static bool is_ours(nvmlDevice_t device) {
+    nvmlDevice_t part;
+    unsigned int parts;
+    return is_listed(device) || part_of(device, 0, &part, &parts) == NVML_SUCCESS;
 }
 
 /* The driver's number of the claim's card `wanted`; the number of the claim's cards in *count. -1 where it has no such card. */
@@ -78,4 +102,39 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     (void)real_index(by_index_v2(), *index, 0, &before);
     *index = before;
     return is_ours(device) ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION;
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *found) {
+    unsigned int parts;
+    if (!found || !claim_region() || is_listed(device))
+        return NVML(nvmlDeviceGetMigDeviceHandleByIndex, device, index, found);
+    return part_of(device, index, found, &parts);
+}
+
+/* A card of others does not exist, by whatever name it is asked for. */
+static nvmlReturn_t only_ours(nvmlReturn_t result, nvmlDevice_t *device) {
+    if (result != NVML_SUCCESS || !claim_region() || is_ours(*device))
+        return result;
+    *device = NULL;
+    return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
+    return only_ours(NVML(nvmlDeviceGetHandleByUUID, uuid, device), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device) {
+    return only_ours(NVML(nvmlDeviceGetHandleByUUIDV, uuid, device), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device) {
+    return only_ours(NVML(nvmlDeviceGetHandleBySerial, serial, device), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus, nvmlDevice_t *device) {
+    return only_ours(NVML(nvmlDeviceGetHandleByPciBusId, bus, device), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus, nvmlDevice_t *device) {
+    return only_ours(NVML(nvmlDeviceGetHandleByPciBusId_v2, bus, device), device);
 }

@@ -17,9 +17,13 @@ static const struct symbol {
 } symbols[] = {
 #define HOOK(name, class, need) {#name, offsetof(struct nvml, name), need},
 #define CALL(name, need) {#name, offsetof(struct nvml, name), need},
+#define REFUSE(name, code)
+#define PASS(name)
 #include "nvml_hooks.def"
 #undef HOOK
 #undef CALL
+#undef REFUSE
+#undef PASS
 };
 
 static struct nvml functions;

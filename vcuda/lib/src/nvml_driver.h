@@ -10,9 +10,13 @@
 struct nvml {
 #define HOOK(name, class, need) __typeof__(&name) name;
 #define CALL(name, need) __typeof__(&name) name;
+#define REFUSE(name, code)
+#define PASS(name)
 #include "nvml_hooks.def"
 #undef HOOK
 #undef CALL
+#undef REFUSE
+#undef PASS
 };
 
 /* NVML's functions; those that this version lacks are NULL. NULL when NVML cannot be used at all. */

@@ -52,3 +52,25 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     utilization->gpu = own > 100 ? 100 : own;
     return result;
 }
+
+/* Fields that count what all of the card's users moved. */
+static bool counts_all(unsigned int field) {
+    return (field >= NVML_FI_DEV_NVLINK_BANDWIDTH_C0_L0 && field <= NVML_FI_DEV_NVLINK_BANDWIDTH_C1_TOTAL) ||
+           (field >= NVML_FI_DEV_NVLINK_BANDWIDTH_C0_L6 && field <= NVML_FI_DEV_NVLINK_BANDWIDTH_C1_L11) ||
+           (field >= NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX && field <= NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_RX) ||
+           field == NVML_FI_DEV_PCIE_COUNT_TX_BYTES || field == NVML_FI_DEV_PCIE_COUNT_RX_BYTES ||
+           (field >= NVML_FI_DEV_NVLINK_COUNT_XMIT_PACKETS && field <= NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES);
+}
+
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
+    int index;
+    nvmlReturn_t result = nvml_device_index(device, &index);
+    if (result == NVML_SUCCESS)
+        result = NVML(nvmlDeviceGetFieldValues, device, count, values);
+    for (int i = 0; result == NVML_SUCCESS && i < count; i++)
+        if (counts_all(values[i].fieldId)) {
+            values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+            values[i].value.ullVal = 0;
+        }
+    return result;
+}

@@ -69,24 +69,10 @@ static nvmlReturn_t list(nvmlDevice_t device, nvmlReturn_t asked, unsigned int *
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos) {
-    unsigned int none = 0;
-    return list(device, NVML(nvmlDeviceGetComputeRunningProcesses, device, &none, NULL), count, infos, SHAPE_V1);
-}
-
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos) {
-    unsigned int none = 0;
-    return list(device, NVML(nvmlDeviceGetComputeRunningProcesses_v2, device, &none, NULL), count, infos, SHAPE_V2);
-}
-
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos) {
-    unsigned int none = 0;
-    return list(device, NVML(nvmlDeviceGetComputeRunningProcesses_v3, device, &none, NULL), count, infos, SHAPE_V2);
-}
-
 /* The claim has compute processes only: lists of any other kind are empty, once the driver has accepted the call. */
-static nvmlReturn_t empty(nvmlReturn_t asked, unsigned int *count) {
+static nvmlReturn_t empty(nvmlDevice_t device, nvmlReturn_t asked, unsigned int *count, void *infos, enum shape shape) {
     nvmlReturn_t result = accepted(asked);
+    (void)device, (void)infos, (void)shape;
     if (result == NVML_SUCCESS && !count)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (result == NVML_SUCCESS)
@@ -94,41 +80,19 @@ static nvmlReturn_t empty(nvmlReturn_t asked, unsigned int *count) {
     return result;
 }
 
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos) {
-    unsigned int none = 0;
-    (void)infos;
-    return empty(NVML(nvmlDeviceGetGraphicsRunningProcesses, device, &none, NULL), count);
-}
+#define LIST(name, entry, answer, shape)                                            \
+    nvmlReturn_t name(nvmlDevice_t device, unsigned int *count, entry *infos) {     \
+        unsigned int none = 0;                                                      \
+        return answer(device, NVML(name, device, &none, NULL), count, infos, shape); \
+    }
+#define LISTS(name, answer)                                    \
+    LIST(name, nvmlProcessInfo_v1_t, answer, SHAPE_V1)         \
+    LIST(name##_v2, nvmlProcessInfo_v2_t, answer, SHAPE_V2)    \
+    LIST(name##_v3, nvmlProcessInfo_t, answer, SHAPE_V2)
 
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos) {
-    unsigned int none = 0;
-    (void)infos;
-    return empty(NVML(nvmlDeviceGetGraphicsRunningProcesses_v2, device, &none, NULL), count);
-}
-
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos) {
-    unsigned int none = 0;
-    (void)infos;
-    return empty(NVML(nvmlDeviceGetGraphicsRunningProcesses_v3, device, &none, NULL), count);
-}
-
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos) {
-    unsigned int none = 0;
-    (void)infos;
-    return empty(NVML(nvmlDeviceGetMPSComputeRunningProcesses, device, &none, NULL), count);
-}
-
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos) {
-    unsigned int none = 0;
-    (void)infos;
-    return empty(NVML(nvmlDeviceGetMPSComputeRunningProcesses_v2, device, &none, NULL), count);
-}
-
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos) {
-    unsigned int none = 0;
-    (void)infos;
-    return empty(NVML(nvmlDeviceGetMPSComputeRunningProcesses_v3, device, &none, NULL), count);
-}
+LISTS(nvmlDeviceGetComputeRunningProcesses, list)
+LISTS(nvmlDeviceGetGraphicsRunningProcesses, empty)
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses, empty)
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *plist) {
     nvmlProcessDetailList_t none;

@@ -169,6 +169,69 @@ static void updates_keep_the_shape(void) {
   OK(cuGraphDestroy(other));
 }
 
+/* A body that nobody's value changes: as often, or the one, that the default says. */
+static uint64_t time_of_condition(CUgraphConditionalNodeType type, unsigned bodies, unsigned value) {
+  CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+  CUgraph graph;
+  CUgraphNode node, inner;
+  CUgraphNodeType found;
+  CUgraphExec exec;
+  uint64_t ns = 1 * MS, took;
+  void *values[] = {&ns};
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, ctx, value, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  params.conditional.type = type;
+  params.conditional.size = bodies;
+  OK(cuGraphAddNode(&node, graph, NULL, 0, &params));
+  for (unsigned i = 0; i < bodies; i++, ns += 1 * MS) {
+    CUDA_KERNEL_NODE_PARAMS description = busy(values);
+    OK(cuGraphAddKernelNode(&inner, params.conditional.phGraph_out[i], NULL, 0, &description));
+  }
+  OK(cuGraphNodeGetType(node, &found));
+  EQUAL(found, CU_GRAPH_NODE_TYPE_CONDITIONAL);
+  OK(cuGraphInstantiate(&exec, graph, 0));
+  OK(cuGraphDestroy(graph));
+  took = time_of(exec) - 3 * US;
+  OK(cuGraphExecDestroy(exec));
+  return took;
+}
+
+static void conditions_choose_bodies(void) {
+  EQUAL(time_of_condition(CU_GRAPH_COND_TYPE_IF, 2, 1), 1 * MS);
+  EQUAL(time_of_condition(CU_GRAPH_COND_TYPE_IF, 2, 0), 2 * MS);
+  EQUAL(time_of_condition(CU_GRAPH_COND_TYPE_IF, 1, 0), 0);
+  EQUAL(time_of_condition(CU_GRAPH_COND_TYPE_WHILE, 1, 5), 5 * MS);
+  EQUAL(time_of_condition(CU_GRAPH_COND_TYPE_SWITCH, 3, 2), 3 * MS);
+  EQUAL(time_of_condition(CU_GRAPH_COND_TYPE_SWITCH, 3, 3), 0);
+}
+
+static void a_child_graph_can_be_looked_at_and_exchanged(void) {
+  CUgraph graph, child, found;
+  CUgraphNode node, inner;
+  CUgraphExec exec;
+  uint64_t ns = 1 * MS;
+  void *values[] = {&ns};
+  CUDA_KERNEL_NODE_PARAMS description = busy(values);
+  size_t count = 0;
+  OK(cuGraphCreate(&child, 0));
+  OK(cuGraphAddKernelNode(&inner, child, NULL, 0, &description));
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
+  OK(cuGraphChildGraphNodeGetGraph(node, &found));
+  OK(cuGraphGetNodes(found, NULL, &count));
+  EQUAL(count, 1);
+  OK(cuGraphInstantiate(&exec, graph, 0));
+  EQUAL(time_of(exec), 1 * MS + 3 * US);
+  ns = 4 * MS;
+  OK(cuGraphKernelNodeSetParams(inner, &description));
+  OK(cuGraphExecChildGraphNodeSetParams(exec, node, child));
+  EQUAL(time_of(exec), 4 * MS + 3 * US);
+  EQUAL(cuGraphChildGraphNodeGetGraph(inner, &found), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphDestroy(child));
+}
+
 int main(void) {
   make_node("--cards h100 --time virtual");
   ctx = use_device(0);
@@ -178,5 +241,7 @@ int main(void) {
   capture_records_instead_of_running();
   captures_that_cannot_be();
   updates_keep_the_shape();
+  conditions_choose_bodies();
+  a_child_graph_can_be_looked_at_and_exchanged();
   return 0;
 }

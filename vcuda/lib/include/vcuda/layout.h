@@ -133,7 +133,11 @@ struct vcuda_ledger_device {
     uint64_t copy_to_device;
     uint64_t copy_to_host;
     uint64_t copy_on_device;
-    uint64_t pad4[5];
+    /* of copies from 1 MiB on, ns */
+    uint64_t copy_to_device_ns;
+    uint64_t copy_to_host_ns;
+    uint64_t copy_on_device_ns;
+    uint64_t pad4[2];
     uint64_t reserved[32];
 };
 
@@ -223,6 +227,7 @@ VCUDA_AT(vcuda_ledger_device, charged_ns, 128);
 VCUDA_AT(vcuda_ledger_device, waiting, 168);
 VCUDA_AT(vcuda_ledger_device, largest_est_ns, 184);
 VCUDA_AT(vcuda_ledger_device, copy_to_device, 192);
+VCUDA_AT(vcuda_ledger_device, copy_to_device_ns, 216);
 
 static_assert(sizeof(struct vcuda_slot_device) == 128, "slot device");
 VCUDA_AT(vcuda_slot_device, inflight_since_ns, 64);

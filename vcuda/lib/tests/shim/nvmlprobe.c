@@ -1,8 +1,9 @@
 /* A monitoring program of a tenant: nvmlprobe WHAT CARD (index or UUID) prints numbers on one line. WHAT: cards, memory, memory2, wrongversion, utilisation,
- * processes1, processes2, processes3, size, graphics, samples, canary. Knows nothing of the limiting library. */
+ * processes1, processes2, processes3, size, graphics, samples, samples2, canary, fields, ways, call NAME..., where NAME.... Knows nothing of the limiting library. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,16 @@ static void samples(void) {
     puts("");
 }
 
+/* The same by the newer call. */
+static void samples2(void) {
+    nvmlProcessUtilizationInfo_v1_t found[ROOM];
+    nvmlProcessesUtilizationInfo_t info = {.version = nvmlProcessesUtilizationInfo_v1, .processSamplesCount = ROOM, .procUtilArray = found};
+    printf("%d", nvmlDeviceGetProcessesUtilizationInfo(device, &info));
+    for (unsigned int i = 0; i < info.processSamplesCount; i++)
+        printf(" %u", found[i].pid);
+    puts("");
+}
+
 /* Both counts, then what each index from 0 to 2 answers: the result, and the index that its handle has. */
 static void cards(void) {
     unsigned int old = 0, all = 0, index;
@@ -98,6 +109,49 @@ static void cards(void) {
     puts("");
 }
 
+/* Each of the named functions, called without any argument: for those that look at none. */
+static void call(char **names) {
+    void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    for (; *names; names++) {
+        nvmlReturn_t (*function)(void) = NULL;
+        *(void **)&function = dlsym(handle, *names);
+        printf("%d ", function ? (int)function() : -1);
+    }
+    puts("");
+}
+
+/* Where each of the named functions lies: 0 in no library, 1 in front of the driver, 2 in the driver. */
+static void where(char **names) {
+    void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    for (; *names; names++) {
+        Dl_info info;
+        void *function = dlsym(handle, *names);
+        printf("%d ", !function || !dladdr(function, &info) ? 0 : strstr(info.dli_fname, "/driver/") ? 2 : 1);
+    }
+    puts("");
+}
+
+/* One fact of the card, and two that count what everybody moved. */
+static void fields(void) {
+    nvmlFieldValue_t values[] = {{.fieldId = NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION}, {.fieldId = NVML_FI_DEV_PCIE_COUNT_TX_BYTES},
+                                 {.fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX}};
+    printf("%d", nvmlDeviceGetFieldValues(device, 3, values));
+    for (int i = 0; i < 3; i++)
+        printf(" %d", values[i].nvmlReturn);
+    puts("");
+}
+
+/* The card found by all its names, and what each way answers. */
+static void ways(void) {
+    char uuid[96], serial[64];
+    nvmlPciInfo_t pci;
+    nvmlDevice_t again;
+    nvmlReturn_t asked[] = {nvmlDeviceGetUUID(device, uuid, sizeof uuid), nvmlDeviceGetPciInfo_v3(device, &pci)};
+    nvmlReturn_t by_serial = nvmlDeviceGetSerial(device, serial, sizeof serial) ? 0 : nvmlDeviceGetHandleBySerial(serial, &again);
+    printf("%d %d %d %d %d %d\n", asked[0], asked[1], nvmlDeviceGetHandleByUUID(uuid, &again), nvmlDeviceGetHandleByPciBusId(pci.busId, &again),
+           nvmlDeviceGetHandleByPciBusId_v2(pci.busId, &again), by_serial);
+}
+
 static nvmlReturn_t find(const char *card) {
     return strncmp(card, "GPU-", 4) == 0 ? nvmlDeviceGetHandleByUUID(card, &device)
                                          : nvmlDeviceGetHandleByIndex_v2((unsigned)atoi(card), &device);
@@ -105,8 +159,13 @@ static nvmlReturn_t find(const char *card) {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
-    if (nvmlInit_v2() || find(argc > 2 ? argv[2] : "0"))
-        return 1;
+    nvmlReturn_t found = nvmlInit_v2();
+    if (!found)
+        found = find(argc > 2 ? argv[2] : "0");
+    if (found) {
+        printf("%d\n", found);
+        return 0;
+    }
     if (strcmp(what, "memory") == 0)
         memory();
     else if (strcmp(what, "memory2") == 0)
@@ -129,8 +188,18 @@ int main(int argc, char **argv) {
         graphics();
     else if (strcmp(what, "samples") == 0)
         samples();
+    else if (strcmp(what, "samples2") == 0)
+        samples2();
     else if (strcmp(what, "cards") == 0)
         cards();
+    else if (strcmp(what, "call") == 0)
+        call(argv + 3);
+    else if (strcmp(what, "where") == 0)
+        where(argv + 3);
+    else if (strcmp(what, "fields") == 0)
+        fields();
+    else if (strcmp(what, "ways") == 0)
+        ways();
     nvmlShutdown();
     return 0;
 }

@@ -21,8 +21,9 @@ COMPUTE, UNLIMITED = 2, 0
 class Workload:
     """Processes of one claim that launch from one command on, all inside virtual time."""
 
-    def __init__(self, claim: Claim, kernels: str, mode: str, *, count: int = 1, seconds: float = 60) -> None:
-        self.processes = [claim.run("busy", kernels, mode, str(seconds)) for _ in range(count)]
+    def __init__(self, claim: Claim, *words: str, count: int = 1, program: str = "busy") -> None:
+        words = words if len(words) > 2 else (*words, "60")
+        self.processes = [claim.run(program, *words) for _ in range(count)]
         for process in self.processes:
             assert process.stdout
             assert process.stdout.readline() == "ready\n"
@@ -50,6 +51,7 @@ class ComputeTest(ShimTest):
         """The node waits for its first participants, so that a run does not depend on who starts first."""
 
     def make_node(self, participants: int) -> None:
+        self.participants = participants
         self.node = Node(self.cards, "--time", "virtual", "--hold", str(participants))
         self.addCleanup(self.node.close)
 

@@ -3,15 +3,16 @@
 # ruff: noqa: PT009 - unittest, so that ctest needs nothing but Python
 from __future__ import annotations
 
+import re
 import unittest
 
-from harness import GIB, MIB, Claim, Node, Probe, ShimTest
+from harness import GIB, MIB, PROJECT, Claim, Node, Probe, ShimTest
 
-NO_PERMISSION, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED = 4, 7, 2, 3
+INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 7, 2, 3, 4, 6
 
 
-def ask(claim: Claim, what: str, card: int | str = 0) -> list[int]:
-    done = claim.run("nvmlprobe", what, str(card))
+def ask(claim: Claim, what: str, card: int | str = 0, *names: str) -> list[int]:
+    done = claim.run("nvmlprobe", what, str(card), *names)
     out, _ = done.communicate()
     assert done.returncode == 0, f"nvmlprobe {what} ended with {done.returncode}"
     return [int(word) for word in out.split()]
@@ -45,7 +46,7 @@ class Memory(ShimTest):
         self.assertEqual(other.ask("alloc", 0, GIB), 0)
         claim = self.node.claim(cards=(0,))
         for what in ("memory", "memory2", "utilisation", "processes1", "processes2", "processes3", "samples"):
-            self.assertEqual(ask(claim, what, self.node.uuids[1])[0], NO_PERMISSION, what)
+            self.assertEqual(ask(claim, what, self.node.uuids[1]), [NOT_FOUND], what)
 
     def test_the_claim_s_cards_are_the_only_ones_and_count_from_nought(self) -> None:
         second = self.node.claim("second", cards=(1,), memory=3 * GIB)
@@ -61,6 +62,56 @@ class Memory(ShimTest):
         probe.kill()
         self.assertEqual(ask(claim, "memory2")[2:4], [8 * GIB, 0])
         self.assertEqual(ask(claim, "processes3"), [0])
+
+
+class Classes(ShimTest):
+    """Every function of NVML's header is answered for the claim, refused, or known to tell of the card alone."""
+
+    def classes(self) -> dict[str, str]:
+        text = (PROJECT / "vcuda/lib/src/nvml_hooks.def").read_text()
+        rows = re.findall(r"^(HOOK|CALL|REFUSE|PASS)\((\w+)(?:, (\w+))?", text, re.MULTILINE)
+        names = [name for _, name, _ in rows]
+        self.assertEqual(len(names), len(set(names)), "one class each")
+        return {name: detail if kind == "REFUSE" else kind for kind, name, detail in rows}
+
+    def test_every_function_of_the_header_has_a_class(self) -> None:
+        header = (PROJECT / "build/headers/nvml.h").read_text()
+        declared = set(re.findall(r"DECLDIR (nvml\w+)", header))
+        self.assertGreater(len(declared), 380)
+        only_in_drivers = {f"nvmlDeviceGet{kind}RunningProcesses_v2" for kind in ("Compute", "Graphics", "MPSCompute")}
+        self.assertEqual(declared ^ self.classes().keys(), only_in_drivers - declared)
+
+    def test_what_is_refused_is_refused_whatever_is_asked(self) -> None:
+        codes = {"NOT_SUPPORTED": NOT_SUPPORTED, "NO_PERMISSION": NO_PERMISSION}
+        refused = {name: codes[kind] for name, kind in self.classes().items() if kind in codes}
+        self.assertEqual(ask(self.node.claim(), "call", 0, *refused), list(refused.values()))
+
+    def test_each_is_found_where_its_class_says(self) -> None:
+        """2: in the driver, or 0 where this driver has none; 1: in front of it."""
+        classes = self.classes()
+        found = dict(zip(classes, ask(self.node.claim(), "where", 0, *classes), strict=True))
+        self.assertEqual(
+            {name for name, place in found.items() if place == 1},
+            {n for n, c in classes.items() if c not in ("PASS", "CALL")},
+        )
+        self.assertIn("nvmlDeviceGetTemperature", {name for name, place in found.items() if place == 2})
+
+    def test_nothing_that_changes_a_card_or_tells_of_others_passes(self) -> None:
+        """New names of a new header must be looked at, not passed by a pattern."""
+        suspicious = re.compile(
+            r"Vgpu|Accounting(Pids|Stats)|Samples?(?!Alloc)|Sessions|Stats$|Throughput|DeviceSet(?!CpuAff)|Reset|Create(?!$)|Destroy"
+        )
+        passed = {name for name, kind in self.classes().items() if kind in ("PASS", "CALL")}
+        self.assertEqual(
+            {name for name in passed if suspicious.search(name)} - {"nvmlEventSetCreate", "nvmlSystemEventSetCreate"},
+            set(),
+        )
+
+    def test_fields_that_count_everybody_s_bytes_are_not_supported(self) -> None:
+        self.assertEqual(ask(self.node.claim(), "fields")[2:], [NOT_SUPPORTED, NOT_SUPPORTED])
+
+    def test_a_card_is_found_by_all_its_names_when_it_is_the_claim_s(self) -> None:
+        self.assertEqual(set(ask(self.node.claim(), "ways")), {0})
 
 
 class Processes(ShimTest):
@@ -88,9 +139,41 @@ class Processes(ShimTest):
 
     def test_samples_of_neighbours_are_left_out(self) -> None:
         claim, first, second = self.two()
-        result, *pids = ask(claim, "samples")
-        self.assertIn(result, (0, 6), "6: the driver has no samples")
-        self.assertLessEqual(set(pids), {first.process.pid, second.process.pid})
+        for what in ("samples", "samples2"):
+            result, *pids = ask(claim, what)
+            self.assertIn(result, (0, NOT_FOUND), "not found: the driver has no samples")
+            self.assertLessEqual(set(pids), {first.process.pid, second.process.pid}, what)
+
+    def test_a_busy_neighbour_is_in_no_sample_and_own_work_is(self) -> None:
+        claim, neighbour = self.node.claim(), self.node.claim("neighbour")
+        works = [work.run("busy", "1000000", "async", "30") for work in (claim, neighbour)]
+        for work in works:
+            assert work.stdin
+            assert work.stdout
+            self.assertEqual(work.stdout.readline(), "ready\n")
+            work.stdin.write("go\n")
+            work.stdin.flush()
+        own, other = (work.pid for work in works)
+        driver = Driver(claim)
+        try:
+            while {own, other} - set(ask(driver, "samples")[1:]):
+                self.assertIsNone(works[0].poll(), "until both are in the driver's own samples")
+            for what in ("samples", "samples2"):
+                self.assertEqual(ask(claim, what), [0, own], what)
+        finally:
+            for work in works:
+                work.kill()
+                work.communicate()
+
+
+class Driver(Claim):
+    """The driver's NVML as it is, without the library."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.__dict__.update(claim.__dict__)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return super().environment(**more) | {"LD_LIBRARY_PATH": str(self.library / "driver")}
 
 
 class Utilisation(ShimTest):

@@ -12,12 +12,12 @@ from harness import LIB, PROJECT, SIM, Claim, ShimTest
 DEFAULT, LEGACY, PER_THREAD = 0, 1, 2
 HOOKS = frozenset(re.findall(r"^HOOK\((\w+),", (PROJECT / "vcuda/lib/src/hooks.def").read_text(), re.MULTILINE))
 NVML_HOOKS = frozenset(
-    re.findall(r"^HOOK\((\w+),", (PROJECT / "vcuda/lib/src/nvml_hooks.def").read_text(), re.MULTILINE)
+    re.findall(r"^(?:HOOK|REFUSE)\((\w+),", (PROJECT / "vcuda/lib/src/nvml_hooks.def").read_text(), re.MULTILINE)
 )
 
 
-def route(claim: Claim, version: int, flags: int, *names: str) -> dict[str, tuple[int, int, str]]:
-    out, _ = claim.run("route", str(version), str(flags), *names).communicate()
+def route(claim: Claim, version: int, flags: int, *names: str, **more: str) -> dict[str, tuple[int, int, str]]:
+    out, _ = claim.run("route", str(version), str(flags), *names, **more).communicate()
     rows = [line.split() for line in out.splitlines()]
     return {name: (int(result), int(status), where) for name, result, status, where in rows}
 

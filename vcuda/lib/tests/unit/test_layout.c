@@ -51,7 +51,8 @@ static void fill_books(unsigned char *file) {
         .reserved_bytes = 2001, .peak_bytes = 2002, .denied_bytes = 2003, .denied_count = 2004, .overhead_bytes = 2005,
         .tat_ns = 2006, .share_seen = 2007, .charged_ns = 2008, .throttled_ns = 2009, .borrowed_ns = 2010,
         .launches = 2011, .probes = 2012, .waiting = 2013, .launches_unknown = 2014, .largest_est_ns = 2015,
-        .copy_to_device = 2016, .copy_to_host = 2017, .copy_on_device = 2018, .orphaned_bytes = 2019,
+        .copy_to_device = 2016, .copy_to_host = 2017, .copy_on_device = 2018, .orphaned_bytes = 2022,
+        .copy_to_device_ns = 2019, .copy_to_host_ns = 2020, .copy_on_device_ns = 2021,
     };
     struct vcuda_slot *slot = (void *)(file + VCUDA_SLOTS_OFFSET);
     slot[3] = (struct vcuda_slot){.epoch = 3001, .pid = 3002, .begun = 3003, .ended = 3004, .started_ns = 3005};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "impl.h"
+#include "refused.h"
 
 #define ENTRY(exported, symbol, init, threaded, params, args)                  \
   SIM_EXPORT CUresult exported params {                                        \
@@ -24,13 +25,6 @@
 #undef API_PLAIN
 #undef API_TS
 
-struct entry {
-  const char *name; /* as a program asks for it */
-  int since;        /* CUDA version from which this ABI answers to the name */
-  bool threaded;    /* the per-thread default stream variant */
-  void (*function)(void);
-};
-
 #define API(symbol, name, since, params, args) {name, since, false, (void (*)(void))symbol},
 #define API_PLAIN API
 #define API_TS(symbol, name, since, suffix, ts_since, params, args) \
@@ -44,12 +38,18 @@ static const struct entry entries[] = {
 #undef API_PLAIN
 #undef API_TS
 
+int refuse(const char *symbol) {
+  CUresult result = api_begin(symbol, true);
+  return (int)api_end(symbol, result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result);
+}
+
 /* The newest ABI of the name that a program built for `version` knows. A name without a per-thread variant has only one. */
 static const struct entry *best_entry(const char *name, int version, bool threaded, bool *known) {
   const struct entry *best = NULL;
+  const size_t own = sizeof entries / sizeof *entries;
   *known = false;
-  for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-    const struct entry *entry = &entries[i];
+  for (size_t i = 0; i < own + refused_count; i++) {
+    const struct entry *entry = i < own ? &entries[i] : &refused_entries[i - own];
     if (strcmp(entry->name, name) != 0 || (entry->threaded && !threaded)) continue;
     *known = true;
     if (entry->since > version) continue;

@@ -229,3 +229,25 @@ CUresult impl_cuCtxSynchronize(void) {
   CUresult result = need_context(&ctx);
   return result == CUDA_SUCCESS ? wait_context(ctx) : result;
 }
+
+/* The same two for a context that need not be the present one; NULL means that. */
+static CUresult named_context(CUcontext named, struct CUctx_st **ctx) {
+  if (!named) return need_context(ctx);
+  *ctx = named;
+  return handle_is(named, KIND_CONTEXT) ? card_health(named->card) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult impl_cuCtxGetDevice_v2(CUdevice *device, CUcontext named) {
+  struct CUctx_st *ctx;
+  CUresult result = named_context(named, &ctx);
+  if (result != CUDA_SUCCESS) return result;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  *device = ctx->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxSynchronize_v2(CUcontext named) {
+  struct CUctx_st *ctx;
+  CUresult result = named_context(named, &ctx);
+  return result == CUDA_SUCCESS ? wait_context(ctx) : result;
+}

@@ -100,3 +100,25 @@ CUresult impl_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr fr
 CUresult impl_cuMemcpyPeer(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t bytes) {
   return impl_cuMemcpyPeerAsync(to, to_ctx, from, from_ctx, bytes, NULL);
 }
+
+/* Hints about where memory lies change nothing here. */
+CUresult impl_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *traits, size_t *at,
+                                 size_t kinds, size_t *failed, CUstream stream) {
+  if (!to || !from || !sizes || count == 0 || !traits || !at || kinds == 0 || kinds > count || !stream) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    CUresult result = copy(stream, to[i], from[i], sizes[i], false);
+    if (result == CUDA_SUCCESS) continue;
+    if (failed) *failed = i;
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult impl_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *traits, size_t *at,
+                                    size_t kinds, CUstream stream) {
+  return impl_cuMemcpyBatchAsync(to, from, sizes, count, traits, at, kinds, NULL, stream);
+}
+
+CUresult impl_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes *traits, CUstream stream) {
+  return traits ? copy(stream, to, from, bytes, false) : CUDA_ERROR_INVALID_VALUE;
+}

@@ -113,3 +113,18 @@ CUresult impl_cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t
   if (!handle_is(from, KIND_ARRAY) || !heap_covers(from->base + from_offset, bytes)) return CUDA_ERROR_INVALID_VALUE;
   return copy_array(to, to_offset, from->base + from_offset, bytes, true, NULL, true);
 }
+
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool wait) {
+  CUDA_MEMCPY3D box;
+  if (!p) return CUDA_ERROR_INVALID_VALUE;
+  box = (CUDA_MEMCPY3D){.srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcZ = p->srcZ, .srcMemoryType = p->srcMemoryType,
+                        .srcHost = p->srcHost, .srcDevice = p->srcDevice, .srcArray = p->srcArray, .srcPitch = p->srcPitch,
+                        .srcHeight = p->srcHeight, .dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstZ = p->dstZ,
+                        .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost, .dstDevice = p->dstDevice, .dstArray = p->dstArray,
+                        .dstPitch = p->dstPitch, .dstHeight = p->dstHeight, .WidthInBytes = p->WidthInBytes, .Height = p->Height,
+                        .Depth = p->Depth};
+  return copy_3d(&box, stream, wait);
+}
+
+CUresult impl_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *box) { return copy_3d_peer(box, NULL, true); }
+CUresult impl_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *box, CUstream stream) { return copy_3d_peer(box, stream, false); }

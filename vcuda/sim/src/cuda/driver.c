@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -125,7 +126,17 @@ static void find_visible(void) {
   }
 }
 
+/* As a profiler asks for it: a library that is loaded into the program before its first call. */
+static void inject(void) {
+  const char *path = getenv("CUDA_INJECTION64_PATH");
+  void *library = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  int (*begin)(void) = NULL;
+  if (library) *(void **)&begin = dlsym(library, "InitializeInjection");
+  if (begin) begin();
+}
+
 CUresult impl_cuInit(unsigned flags) {
+  bool first = false;
   CUresult result = CUDA_SUCCESS;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (driver.forked) return CUDA_ERROR_NOT_INITIALIZED;
@@ -136,9 +147,11 @@ CUresult impl_cuInit(unsigned flags) {
     else find_visible();
     if (result == CUDA_SUCCESS && driver.count == 0) result = CUDA_ERROR_NO_DEVICE;
     if (result == CUDA_SUCCESS && sim_attach(&driver.node) < 0) result = CUDA_ERROR_OPERATING_SYSTEM;
-    if (result == CUDA_SUCCESS) __atomic_store_n(&driver.initialised, true, __ATOMIC_RELEASE);
+    first = result == CUDA_SUCCESS;
+    if (first) __atomic_store_n(&driver.initialised, true, __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&driver.lock);
+  if (first) inject();
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "condition.h"
 #include "graph_memory.h"
 #include "impl.h"
 #include "module.h"
@@ -49,6 +50,7 @@ static void clear_work(CUgraphNode node) {
   node->pointers = NULL;
   if (node->work.kind == WORK_GRAPH && node->work.graph) graph_drop(node->work.graph);
   if (node->work.kind == WORK_ALLOC) graph_memory_drop(node->work.memory);
+  if (node->work.kind == WORK_CONDITION && node->work.condition) condition_drop(node->work.condition);
   node->work = (struct work){.kind = WORK_EMPTY};
 }
 
@@ -95,6 +97,10 @@ CUresult node_set_work(CUgraphNode node, const struct work *work) {
     if (!kept.graph) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (kept.kind == WORK_ALLOC) graph_memory_hold(kept.memory);
+  if (work->kind == WORK_CONDITION) {
+    kept.condition = condition_copy(work->condition);
+    if (!kept.condition) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   clear_work(node);
   node->work = kept;
   return kept.kind == WORK_KERNEL ? keep_params(node) : CUDA_SUCCESS;
@@ -254,7 +260,9 @@ static CUresult run(CUgraph graph, struct CUstream_st *stream) {
     if (kernels.cost_ns) result = work_enqueue(stream, &kernels, NULL);
     kernels.cost_ns = 0;
     if (result != CUDA_SUCCESS) return result;
-    result = node->work.kind == WORK_GRAPH ? run(node->work.graph, stream) : work_enqueue(stream, &node->work, NULL);
+    if (node->work.kind == WORK_GRAPH) result = run(node->work.graph, stream);
+    else if (node->work.kind == WORK_CONDITION) result = condition_run(node->work.condition, run, stream);
+    else result = work_enqueue(stream, &node->work, NULL);
   }
   return result == CUDA_SUCCESS && kernels.cost_ns ? work_enqueue(stream, &kernels, NULL) : result;
 }

@@ -39,6 +39,14 @@ CUresult graph_add(CUgraph graph, const CUgraphNode *before, size_t count, const
 /* Replaces what the node does. */
 CUresult node_set_work(CUgraphNode node, const struct work *work);
 
+/* The kernel of cuGraphAddNode's parameters in the older form. */
+static inline CUDA_KERNEL_NODE_PARAMS kernel_params(const CUDA_KERNEL_NODE_PARAMS_v3 *p) {
+  return (CUDA_KERNEL_NODE_PARAMS){.func = p->func, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ,
+                                   .blockDimX = p->blockDimX, .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ,
+                                   .sharedMemBytes = p->sharedMemBytes, .kernelParams = p->kernelParams, .extra = p->extra,
+                                   .kern = p->kern, .ctx = p->ctx};
+}
+
 bool node_set_has(const struct node_set *set, const struct CUgraphNode_st *node);
 CUresult node_set_add(struct node_set *set, CUgraphNode node);
 CUresult node_set_copy(struct node_set *to, const struct node_set *from);

@@ -44,6 +44,7 @@ CUresult impl_cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
     case WORK_GRAPH: *type = CU_GRAPH_NODE_TYPE_GRAPH; break;
     case WORK_ALLOC: *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC; break;
     case WORK_FREE: *type = CU_GRAPH_NODE_TYPE_MEM_FREE; break;
+    case WORK_CONDITION: *type = CU_GRAPH_NODE_TYPE_CONDITIONAL; break;
     case WORK_EMPTY: *type = CU_GRAPH_NODE_TYPE_EMPTY; break;
   }
   return CUDA_SUCCESS;

@@ -48,13 +48,17 @@ CUresult impl_cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUg
   return handle_is(graph, KIND_GRAPH) && out ? graph_add(graph, before, count, &work, out) : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult impl_cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
-  CUDA_KERNEL_NODE_PARAMS wide;
-  if (!params) return CUDA_ERROR_INVALID_VALUE;
-  wide = (CUDA_KERNEL_NODE_PARAMS){.func = params->func, .gridDimX = params->gridDimX, .gridDimY = params->gridDimY,
+static CUDA_KERNEL_NODE_PARAMS widened(const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
+  return (CUDA_KERNEL_NODE_PARAMS){.func = params->func, .gridDimX = params->gridDimX, .gridDimY = params->gridDimY,
                                    .gridDimZ = params->gridDimZ, .blockDimX = params->blockDimX, .blockDimY = params->blockDimY,
                                    .blockDimZ = params->blockDimZ, .sharedMemBytes = params->sharedMemBytes,
                                    .kernelParams = params->kernelParams, .extra = params->extra};
+}
+
+CUresult impl_cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
+  CUDA_KERNEL_NODE_PARAMS wide;
+  if (!params) return CUDA_ERROR_INVALID_VALUE;
+  wide = widened(params);
   return impl_cuGraphAddKernelNode_v2(out, graph, before, count, &wide);
 }
 
@@ -139,6 +143,25 @@ static CUgraphNode twin(CUgraphExec exec, CUgraphNode node) {
 CUresult impl_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
   CUgraphNode own = twin(exec, node);
   return own ? impl_cuGraphKernelNodeSetParams_v2(own, params) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult impl_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
+  CUDA_KERNEL_NODE_PARAMS wide;
+  if (!params) return CUDA_ERROR_INVALID_VALUE;
+  wide = widened(params);
+  return impl_cuGraphExecKernelNodeSetParams_v2(exec, node, &wide);
+}
+
+CUresult impl_cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph) {
+  if (!handle_is(node, KIND_NODE) || node->work.kind != WORK_GRAPH || !graph) return CUDA_ERROR_INVALID_VALUE;
+  *graph = node->work.graph;
+  return CUDA_SUCCESS;
+}
+
+CUresult impl_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+  struct work work = {.kind = WORK_GRAPH, .graph = child};
+  CUgraphNode own = twin(exec, node);
+  return own && own->work.kind == WORK_GRAPH && handle_is(child, KIND_GRAPH) ? node_set_work(own, &work) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult impl_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx) {

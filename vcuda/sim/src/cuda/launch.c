@@ -115,3 +115,22 @@ CUresult impl_cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, 
                           .params = params, .cooperative = true};
   return launch_kernel(&launch);
 }
+
+/* One kernel for each of several cards; each waits for the others only on hardware. */
+CUresult impl_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags) {
+  CUresult result = list && count && flags <= 3 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    if (!handle_is(list[i].hStream, KIND_STREAM)) result = CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned j = 0; j < i && result == CUDA_SUCCESS; j++) {
+      if (list[i].hStream->ctx->card == list[j].hStream->ctx->card) result = CUDA_ERROR_INVALID_DEVICE;
+    }
+  }
+  for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    const CUDA_LAUNCH_PARAMS *p = &list[i];
+    struct launch launch = {.function = p->function, .grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+                            .block = {p->blockDimX, p->blockDimY, p->blockDimZ}, .shared = p->sharedMemBytes,
+                            .stream = p->hStream, .params = p->kernelParams, .cooperative = true};
+    result = launch_kernel(&launch);
+  }
+  return result;
+}

@@ -19,7 +19,7 @@ struct move {
   uint32_t value, element;
 };
 
-enum work_kind { WORK_KERNEL, WORK_MOVE, WORK_HOST, WORK_RECORD, WORK_WAIT, WORK_EMPTY, WORK_GRAPH, WORK_ALLOC, WORK_FREE };
+enum work_kind { WORK_KERNEL, WORK_MOVE, WORK_HOST, WORK_RECORD, WORK_WAIT, WORK_EMPTY, WORK_GRAPH, WORK_ALLOC, WORK_FREE, WORK_CONDITION };
 
 struct work {
   enum work_kind kind;
@@ -32,6 +32,7 @@ struct work {
   CUevent event; /* RECORD, WAIT */
   CUgraph graph; /* GRAPH: a copy of the child, owned by the node */
   uint64_t memory; /* ALLOC, FREE: address */
+  struct condition *condition; /* CONDITION: likewise */
 };
 
 /* Rows of a copy may overlap nothing; to == from moves nothing. */
