@@ -32,6 +32,7 @@
 #define KIB 1024ull
 #define MIB (1024ull * KIB)
 #define GIB (1024ull * MIB)
+#define MODULE (2 * MIB) /* the page that the busy kernel begins */
 #define US 1000ull
 #define MS 1000000ull
 

@@ -34,7 +34,7 @@ static void a_killed_process_gives_everything_back(void) {
   size_t available, total;
   CUfunction kernel;
   gate_pass(&ready);
-  EQUAL(node_used(0), 10 * GIB + 256 * MIB);
+  EQUAL(node_used(0), 10 * GIB + 256 * MIB + MODULE);
   EQUAL(processes(), 1);
   kill(child, SIGKILL);
   EQUAL(end_child(child), 128 + SIGKILL);

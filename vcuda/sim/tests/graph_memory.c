@@ -1,7 +1,7 @@
 /* Memory that graphs allocate: nothing before a launch, reused in a stream, kept until it is trimmed. */
 #include "check.h"
 
-#define CONTEXT (256 * MIB)
+#define CONTEXT (256 * MIB + MODULE)
 
 static CUcontext ctx;
 static CUfunction kernel;

@@ -1,7 +1,7 @@
 /* Stream-ordered memory: charged until the stream has come to the free and the pool lets go. */
 #include "check.h"
 
-#define CONTEXT (256 * MIB)
+#define CONTEXT (256 * MIB + MODULE)
 
 static CUfunction kernel;
 static CUstream stream;

@@ -42,11 +42,7 @@ static CUresult make_context(CUdevice device, unsigned flags, bool primary, stru
   ctx->flags = flags;
   ctx->primary = primary;
   ctx->id = __atomic_add_fetch(&driver.next_id, 1, __ATOMIC_RELAXED);
-  ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
-  ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7340032;
-  ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8388608;
-  ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
-  ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+  limits_begin(ctx);
   ctx->shared = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
   *out = ctx;
   return CUDA_SUCCESS;
@@ -63,6 +59,7 @@ static void end_context(struct CUctx_st *ctx) {
   sim_ctx_free(driver.node.node, ctx->sim);
   sim_unlock(&driver.node);
   memory_end(ctx);
+  limits_end(ctx);
   sim_context_end(&driver.node, ctx->card);
   handle_free(ctx);
 }

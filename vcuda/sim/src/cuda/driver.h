@@ -66,6 +66,7 @@ struct CUctx_st {
   struct CUstream_st *legacy;
   struct CUstream_st *streams; /* all of this context, linked by next */
   size_t limits[CU_LIMIT_MAX];
+  uint64_t limit_bytes[CU_LIMIT_MAX]; /* charged to the card for limits above their defaults */
   CUfunc_cache cache;
   CUsharedconfig shared;
   uint64_t id;
@@ -143,5 +144,7 @@ CUresult wait_context(struct CUctx_st *ctx);
 /* Everything that memory of a context is made of; called when the context ends. */
 void memory_end(struct CUctx_st *ctx);
 void modules_end(struct CUctx_st *ctx);
+void limits_begin(struct CUctx_st *ctx);
+void limits_end(struct CUctx_st *ctx);
 
 #endif

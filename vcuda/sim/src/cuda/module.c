@@ -7,6 +7,7 @@
 
 #include "heap.h"
 #include "impl.h"
+#include "transfer.h"
 
 static struct CUmod_st *modules; /* of contexts; guarded by driver.lock */
 
@@ -35,6 +36,9 @@ static bool make_functions(struct CUmod_st *module) {
   return true;
 }
 
+/* Nobody outside the driver knows how large a kernel is on the card: a plausible value. */
+static uint64_t code_bytes(const struct image *image) { return (image->kernel_count + 1) * 16 * 1024; }
+
 CUresult module_make(struct CUctx_st *ctx, const void *data, size_t size, struct CUmod_st **out) {
   struct CUmod_st *module = handle_new(KIND_MODULE, sizeof *module);
   CUresult result;
@@ -42,6 +46,7 @@ CUresult module_make(struct CUctx_st *ctx, const void *data, size_t size, struct
   module->ctx = ctx;
   result = image_error(image_parse(data, size, &module->image));
   if (result == CUDA_SUCCESS && !make_functions(module)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS && ctx) result = memory_error(heap_alloc(&driver.node, ctx, ctx->card, SIM_CONTEXT, code_bytes(&module->image), &module->code));
   if (result != CUDA_SUCCESS) {
     module_drop(module);
     return result;
@@ -57,6 +62,7 @@ void module_drop(struct CUmod_st *module) {
   for (size_t i = 0; module->globals && i < module->image.global_count; i++) {
     if (module->globals[i]) heap_free(&driver.node, module->globals[i]);
   }
+  if (module->code) heap_free(&driver.node, module->code);
   free(module->functions);
   free(module->globals);
   image_clear(&module->image);

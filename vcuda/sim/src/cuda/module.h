@@ -24,6 +24,7 @@ struct CUmod_st {
   struct CUmod_st *next;
   struct image image;
   struct CUfunc_st **functions; /* one for each kernel of the image */
+  uint64_t code;                /* address of what the kernels take on the card; 0: none */
   CUdeviceptr *globals;         /* one for each global variable, 0 until asked for */
 };
 
