@@ -46,7 +46,7 @@ test-kubernetes: setup-test ## Everything on a real Kubernetes that is built and
 	@scripts/test.sh kubernetes
 
 .PHONY: test-node
-test-node: setup-test ## The node agent under a real kubelet, killed and starved (13 minutes; not part of `make test`)
+test-node: setup-test ## The node agent under a real kubelet: shares, kills, sick cards, a rolling update
 	@scripts/test.sh node
 
 .PHONY: cluster

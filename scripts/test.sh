@@ -47,13 +47,11 @@ kubernetes() {
   check "Kubernetes driver: contract and faults" "${pytest[@]}" tests/kubernetes
   check "Notebooks as pods, in a real browser" "${pytest[@]}" tests/e2e_cluster
 }
-# Not part of `all`: it kills agents under a kubelet that tries again only after 60 to 90 s, takes 13 minutes, and on a busy machine some of
-# its waits end too soon (docs/development/known-limits.md).
 node() { TESSERA_CLUSTER_REQUIRED=1 check "Node agent on a real kubelet" "${pytest[@]}" tests/cluster_node; }
 e2e() { check "The whole product in a real browser" "${pytest[@]}" tests/e2e; }
 
 case ${1:-all} in
-all) lint; unit; javascript; c_tests; services; parts; e2e; kubernetes ;;
+all) lint; unit; javascript; c_tests; services; parts; e2e; kubernetes; node ;;
 fast) lint; unit; javascript ;;
 lint) lint ;;
 c) c_tests ;;

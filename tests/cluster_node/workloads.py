@@ -83,7 +83,7 @@ class Tenant:
                     "name": container,
                     "image": image,
                     "imagePullPolicy": "Never",
-                    "command": ["sleep", "infinity"],
+                    "command": ["sh", "-c", "trap exit TERM; sleep infinity & wait"],  # ends when asked
                     "resources": {"claims": [{"name": "gpu"}]},
                     "securityContext": {
                         "allowPrivilegeEscalation": False,
@@ -161,9 +161,10 @@ class Tenant:
         listed = self.cluster.api.get(f"{self._root}/events", fieldSelector=selector)["items"]
         return [f"{event['reason']}: {event['message']}" for event in listed]
 
-    def complained(self, pod: str) -> bool:
-        """kubelet could not prepare its claim."""
-        return any(event.startswith("FailedPrepareDynamicResources") for event in self.events(pod))
+    def met_no_agent(self, pod: str) -> bool:
+        """kubelet said so. (It also cannot prepare a claim when the API server has not yet seen that the pod is on its node.)"""
+        missing = re.compile("FailedPrepareDynamicResources: .*(is not registered|NodePrepareResources)")
+        return any(missing.match(event) for event in self.events(pod))
 
     def exec(self, pod: str, *command: str, container: str = "main") -> str:
         return self.cluster.kubectl("exec", "-n", self.name, pod, "-c", container, "--", *command)
