@@ -7,7 +7,7 @@ from django.urls import path, re_path
 from apps.api.views.catalog import EnvironmentView, FlavourView
 from apps.api.views.experiments import ExperimentView
 from apps.api.views.logs import LogView
-from apps.api.views.platform import EventView, GpuView, MeView, TokenView
+from apps.api.views.platform import DiagnosisView, EventView, GpuView, MeView, TokenView
 from apps.api.views.quotas import QuotaView
 from apps.api.views.service import (
     DocsView,
@@ -49,6 +49,7 @@ urlpatterns = [
     path("v1/experiments/<uuid:pk>/explanation", ExplanationView.as_view(SHOW)),
     path("v1/gpus", GpuView.as_view(LIST)),
     path("v1/gpus/<str:uuid>", GpuView.as_view(SHOW)),
+    path("v1/cluster/diagnosis", DiagnosisView.as_view(SHOW)),
     path("v1/tokens", TokenView.as_view({**LIST, "post": "create"})),
     path("v1/tokens/<uuid:pk>", TokenView.as_view({"delete": "destroy"})),
     path("v1/events", EventView.as_view(LIST)),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -36,6 +37,7 @@ class Row:
     resources: Resources
     ended: bool  # by its phase
     holds: bool  # a claim on the quota is open
+    held_at: datetime | None = None  # since when
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,17 @@ class Site(models.Model):
         return self.driver
 
 
+class Health(models.Model):
+    """The one row that the controller's driver keeps about itself. As old as `told_at`, whatever the cluster does."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    content = models.JSONField(default=dict)
+    told_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"health at {self.told_at}"
+
+
 class Gpu(models.Model):
     uuid = models.CharField(max_length=64, primary_key=True)
     node = models.CharField(max_length=253)

@@ -6,6 +6,7 @@ Every call may raise `core.errors.Unavailable`: then nothing is known, and nothi
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from apps.cluster.diagnosis import Finding, Report
 from apps.cluster.differences import Difference, Row
 from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunSpec, Sample
 
@@ -67,6 +68,21 @@ class Comparer(Protocol):
 
     async def remove(self, seen: Any, difference: Difference) -> None:
         """The objects of this difference, if they still are those that were seen."""
+
+
+@runtime_checkable
+class Healthy(Protocol):
+    """Of a started driver that can say how it is, also while its cluster does not answer."""
+
+    def health(self) -> dict[str, Any]:
+        """Plain data, for `Diagnoser`."""
+
+
+class Diagnoser(Protocol):
+    """Of a driver whose cluster is run by others: looks at it once, for an operator. A part that cannot be seen is a finding."""
+
+    async def findings(self, told: Report | None) -> Sequence[Finding]:
+        """`told` is what `Healthy.health` of the controller's driver said last."""
 
 
 class Terminal(Protocol):

@@ -4,15 +4,17 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from apps.cluster.models import Gpu, Site
-from apps.cluster.protocol import Cluster, Comparer, Terminals
+from apps.cluster.diagnosis import Diagnosis, Report
+from apps.cluster.models import Gpu, Health, Site
+from apps.cluster.protocol import Cluster, Comparer, Diagnoser, Terminals
 from apps.cluster.specs import Card, Inventory, Slicing
-from apps.core import bells
+from apps.core import bells, clock
 
 
 def connect() -> Cluster:
@@ -65,6 +67,22 @@ def comparer() -> Comparer | None:
     """None where the driver's own records are all that there is."""
     made = getattr(reader(), "comparer", None)
     return made() if made is not None else None
+
+
+def diagnose() -> Diagnosis | None:
+    """One look at the cluster itself. None where the driver has none. A cluster that is away is a finding, no error."""
+    made = getattr(reader(), "diagnoser", None)
+    if made is None:
+        return None
+    diagnoser: Diagnoser = made()
+    known = Health.objects.filter(id=1).first()
+    told = Report(known.told_at, known.content) if known is not None else None
+    return Diagnosis(settings.CLUSTER_DRIVER, clock.now(), async_to_sync(diagnoser.findings)(told))
+
+
+def keep_health(content: dict[str, Any]) -> None:
+    """Of the controller's driver. Rings no bell: it is read when somebody asks."""
+    Health.objects.update_or_create(id=1, defaults={"content": content, "told_at": clock.now()})
 
 
 def terminals() -> Terminals | None:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.dashboard.views import account, actions, differences, experiments, home, manage, tenants
+from apps.dashboard.views import account, actions, diagnosis, differences, experiments, home, manage, tenants
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -27,6 +27,7 @@ urlpatterns = [
     path("tenants/<slug:slug>/quota/", tenants.set_quota, name="tenant-quota"),
     path("tenants/<slug:slug>/quota/effect/", tenants.quota_effect, name="tenant-quota-effect"),
     path("cluster/", manage.cluster, name="cluster"),
+    path("cluster/diagnosis/", diagnosis.diagnosis, name="diagnosis"),
     path("cluster/differences/", differences.difference_list, name="differences"),
     path("cluster/differences/<slug:key>/<slug:repair>/", differences.repair, name="difference-repair"),
     path("workloads/", manage.workload_list, name="workloads"),

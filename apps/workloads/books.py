@@ -34,13 +34,14 @@ def rows(uids: Iterable[str]) -> list[Row]:
 
 def _row(workload: Workload, claim: Claim | None) -> Row:
     ended = workload.has_ended or workload.deleted_at is not None
-    return Row(workload.uid, workload.run, workload.name, workload.resources, ended, claim is not None)
+    held_at = claim.held_at if claim is not None else None
+    return Row(workload.uid, workload.run, workload.name, workload.resources, ended, claim is not None, held_at)
 
 
 def _lost(claim: Claim) -> Row:
     """Its workload's row is no more."""
     resources = Resources(gpu=None, cpu_milli=claim.cpu_milli, ram=claim.ram)
-    return Row(str(claim.workload_id), claim.run, "", resources, ended=True, holds=True)
+    return Row(str(claim.workload_id), claim.run, "", resources, ended=True, holds=True, held_at=claim.held_at)
 
 
 @transaction.atomic

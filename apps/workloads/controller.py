@@ -11,8 +11,8 @@ from itertools import count
 from uuid import UUID
 
 from apps.accounts import services as accounts
-from apps.cluster.protocol import Cluster
-from apps.cluster.services import mirror_inventory
+from apps.cluster.protocol import Cluster, Healthy
+from apps.cluster.services import keep_health, mirror_inventory
 from apps.cluster.specs import Observation
 from apps.core import bells, clock
 from apps.core.errors import Unavailable
@@ -206,6 +206,8 @@ class Controller:
 
     async def _upkeep(self) -> None:
         for round_number in count():
+            if isinstance(self._cluster, Healthy):
+                await self._upkeep_rows(keep_health, self._cluster.health())
             await self._upkeep_rows(telemetry.roll_up, clock.now())
             if round_number % UPKEEP_ROUNDS_AN_HOUR == 0:
                 await self._upkeep_rows(accounts.forget_expired)

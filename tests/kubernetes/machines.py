@@ -96,8 +96,11 @@ class Machines:
             self._place_all()
         if plural == "persistentvolumeclaims" and before is None and after is not None:
             self.server.patch(plural, after["metadata"]["name"], {"status": {"phase": "Bound"}})
-        if plural == "pods" and (after or before or {})["metadata"]["namespace"] == names.AGENT_NAMESPACE:
-            return
+        if plural == "pods" and (after or before or {})["metadata"]["namespace"] in (
+            names.AGENT_NAMESPACE,
+            "kube-system",
+        ):
+            return  # others look after them
         if plural == "pods" and before is None and after is not None:
             self._waiting.append(after["metadata"]["name"])
             self._place_all()

@@ -210,7 +210,7 @@ async def test_the_agents_word_may_lie_in_a_file(place: KubernetesPlace, tmp_pat
 
 
 async def test_the_operator_is_told_how_the_watches_are(place: KubernetesPlace, cluster: KubernetesCluster) -> None:
-    told = {one["kind"]: one for one in cluster.health()}
+    told = {one["kind"]: one for one in cluster.health()["watches"]}
     assert told["pods"]["fresh"]
     assert told["pods"]["lists"] == 1
     assert cluster.choice().reason == "slices_dra"

@@ -7,7 +7,9 @@ from rest_framework import serializers
 from apps.accounts.scopes import SCOPES
 from apps.accounts.services import MAX_TOKEN_LIFE
 from apps.api.serializers.base import Moment, Reply, Strict, Text, Whole
-from apps.api.serializers.explain import EvidenceField
+from apps.api.serializers.explain import EvidenceField, ExplanationSerializer
+from apps.cluster.diagnosis import Area, Diagnosis, Level
+from apps.core.reasons import Explanation, explain
 from apps.tenants.models import Role
 
 SCOPE_CHOICES = [(name, name) for name in SCOPES]
@@ -70,6 +72,45 @@ def _holder(holder: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
         "compute_permille": holder["compute"],
         "ceiling_permille": holder["ceiling"],
     }
+
+
+class FindingSerializer(ExplanationSerializer):
+    """What was found of one thing, whether it suffices, and what to do. `code` and `level` are stable."""
+
+    area = serializers.ChoiceField(choices=[(area.value, area.name) for area in Area])
+    level = serializers.ChoiceField(
+        choices=[(level.value, level.name) for level in Level], help_text="unknown: could not be seen from here."
+    )
+    command = serializers.CharField(help_text="To run by hand, to check or to mend; may be empty.")
+    evidence = EvidenceField()
+
+
+class CountsSerializer(Reply):
+    good = serializers.IntegerField()
+    attention = serializers.IntegerField()
+    bad = serializers.IntegerField()
+    unknown = serializers.IntegerField()
+
+
+class DiagnosisSerializer(Reply):
+    driver = serializers.CharField()
+    observed_at = Moment()
+    counts = CountsSerializer(help_text="Findings of each level.")
+    findings = FindingSerializer(many=True)
+
+    def to_representation(self, instance: Diagnosis) -> Any:
+        found = [
+            {**_told(explain(one.code, one.evidence)), "area": one.area, "level": one.level}
+            | {"command": one.command, "evidence": one.evidence}
+            for one in instance.findings
+        ]
+        counts = {level.value: instance.count(level) for level in Level}
+        plain = {"driver": instance.driver, "observed_at": instance.observed_at, "counts": counts, "findings": found}
+        return super().to_representation(plain)
+
+
+def _told(one: Explanation) -> dict[str, str]:
+    return {"code": one.code, "severity": one.severity, "title": one.title, "text": one.text, "action": one.action}
 
 
 class TokenSerializer(Reply):

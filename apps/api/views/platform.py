@@ -24,8 +24,9 @@ from apps.api.views.tenants import roles_of
 from apps.audit import selectors as audit
 from apps.audit.models import Event
 from apps.cluster import selectors as cluster
+from apps.cluster import services as clusters
 from apps.cluster.models import Gpu
-from apps.core.errors import NotFound
+from apps.core.errors import NotFound, NotPermitted
 from apps.telemetry import selectors as telemetry
 from apps.tenants import selectors as tenants
 from apps.tenants.models import Role, Tenant
@@ -70,6 +71,22 @@ class GpuView(ResourceView):
             "names": {str(workload_id): name for workload_id, name in names},
             "latest": telemetry.latest(f"card:{gpu.uuid}" for gpu in gpus),
         }
+
+
+class DiagnosisView(ResourceView):
+    """Looks at the cluster anew each time, which takes it about fifty small requests."""
+
+    write_scope = PLATFORM
+
+    @extend_schema(summary="Show whether the cluster is as Tessera needs it", responses=shapes.DiagnosisSerializer)
+    def retrieve(self, request: Request) -> Response:
+        """For operators; a token needs the scope `platform`. A cluster that does not answer is a finding; 404 where there is none."""
+        if not self.actor.is_operator:
+            raise NotPermitted(_("Only operators see this."))
+        found = clusters.diagnose()
+        if found is None:
+            raise NotFound(_("This driver has no cluster to look at."))
+        return self.reply(shapes.DiagnosisSerializer, found)
 
 
 def _workload_id(uid: str) -> UUID | None:

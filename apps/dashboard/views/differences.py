@@ -11,23 +11,17 @@ from django.views.decorators.http import require_GET, require_http_methods
 from apps.audit.context import Actor
 from apps.cluster.differences import Repair
 from apps.core import clock
-from apps.core.errors import InvalidInput, NotFound, PortalError, Unavailable
+from apps.core.errors import InvalidInput, PortalError, Unavailable
 from apps.dashboard import differences
 from apps.dashboard.differences import Choice, DifferenceView, Look
-from apps.dashboard.views.access import page
+from apps.dashboard.views.access import operators_only, page
 from apps.workloads import adoption, books
-
-
-def _operators_only(actor: Actor) -> None:
-    """To everybody else there is no such page."""
-    if not actor.is_operator:
-        raise NotFound(_("There is no such page, or it is not yours to see."))
 
 
 @require_GET
 @page
 def difference_list(request: HttpRequest, actor: Actor) -> HttpResponse:
-    _operators_only(actor)
+    operators_only(actor)
     problem = ""
     found = None
     try:
@@ -42,7 +36,7 @@ def difference_list(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def repair(request: HttpRequest, actor: Actor, key: str, repair: str) -> HttpResponse:
     """The preview; with a POST the deed, on what a new look shows. Nothing is done to what has changed meanwhile."""
-    _operators_only(actor)
+    operators_only(actor)
     found = differences.look()
     view = found.view(key) if found else None
     choice = view.choice(repair) if view else None

@@ -103,6 +103,7 @@ ROWS = (
     Row("GET", "experiments/{own}/explanation", 200, SEES),
     Row("GET", "gpus", 200, EVERYBODY),
     Row("GET", "gpus/GPU-h100", 200, (*SEES, "stranger")),
+    Row("GET", "cluster/diagnosis", 404, OPERATOR, hidden=403),  # the cluster in memory has nothing to look at
     Row("GET", "tokens", 200, EVERYBODY),
     Row("POST", "tokens", 201, EVERYBODY, {"name": "x", "scopes": ["read"]}),
     Row("DELETE", "tokens/{token}", 204, STARTS, refused=404),

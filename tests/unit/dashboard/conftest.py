@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import translation
 from pytest_django import Settings
 
 from apps.audit.context import Actor
@@ -32,6 +33,7 @@ def pages(settings: Settings) -> Iterator[None]:
     cluster.reader.cache_clear()
     yield
     cluster.reader.cache_clear()
+    translation.deactivate()  # a page in Chinese leaves this thread's language so
 
 
 @pytest.fixture

@@ -6,14 +6,17 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from apps.audit.models import Event
 from apps.cluster import services as cluster
+from apps.cluster.diagnosis import Area, Finding, Level, Report
 from apps.cluster.differences import Difference, Row
 from apps.cluster.drivers.kubernetes.compare import Objects, compare
 from apps.cluster.drivers.kubernetes.objects import workload_of
 from apps.cluster.drivers.kubernetes.rebuild import rebuild
+from apps.cluster.drivers.kubernetes.settings import Timing
 from apps.cluster.models import Gpu, Site
 from apps.cluster.specs import Inventory, RunSpec, Slicing
 from apps.core import clock
@@ -22,6 +25,7 @@ from apps.quotas import services as quotas
 from apps.quotas.models import Claim
 from apps.workloads import adoption, books
 from apps.workloads.models import Phase, Workload
+from tests.conftest import Clock
 from tests.factories import World
 from tests.fakes.cluster import FakeCluster
 from tests.unit.dashboard.conftest import Make, Person
@@ -105,7 +109,7 @@ class Compared(FakeCluster):
         return {workload_of(thing) for thing in seen.pods}
 
     def differences(self, rows: Iterable[Row], seen: Objects) -> Sequence[Difference]:
-        return compare(rows, seen)
+        return compare(rows, seen, clock.now(), Timing())
 
     def spec(self, seen: Objects, uid: str) -> RunSpec | None:
         return next((found.spec for found in rebuild(seen.pods).workloads if found.uid == uid), None)
@@ -215,10 +219,14 @@ def test_an_orphan_is_removed_and_that_is_written_down_first(world: World, brows
 
 
 @pytest.mark.usefixtures("compared")
-def test_what_is_charged_for_nothing_is_given_back(world: World, browser: Person, make: Make) -> None:
+def test_what_is_charged_for_nothing_is_given_back(
+    world: World, browser: Person, make: Make, stopped_clock: Clock
+) -> None:
     row = make("Long gone", Phase.STOPPED)
     quotas.take_over(workload_id=row.id, run=1, tenant_id=row.tenant_id, owner_id=row.owner_id, resources=row.resources)
     client = browser(world.operator)
+    assert "Everything agrees" in client.get("/cluster/differences/").content.decode(), "it may be on its way"
+    stopped_clock.tick(minutes=1)
     page = client.get("/cluster/differences/").content.decode()
     assert "Charged, and nothing is there" in page
     (settle,) = _repairs(page)
@@ -230,9 +238,12 @@ def test_what_is_charged_for_nothing_is_given_back(world: World, browser: Person
 
 
 @pytest.mark.usefixtures("compared")
-def test_what_the_controller_looks_after_is_left_to_it(world: World, browser: Person, make: Make) -> None:
+def test_what_the_controller_looks_after_is_left_to_it(
+    world: World, browser: Person, make: Make, stopped_clock: Clock
+) -> None:
     row = make("Just asked for", Phase.ADMITTED)
     quotas.take_over(workload_id=row.id, run=1, tenant_id=row.tenant_id, owner_id=row.owner_id, resources=row.resources)
+    stopped_clock.tick(minutes=1)
     page = browser(world.operator).get("/cluster/differences/").content.decode()
     assert _repairs(page) == []
     assert "the controller looks after it" in page
@@ -256,6 +267,77 @@ def test_the_services_refuse_whoever_is_no_operator(world: World) -> None:
             adoption.adopt_one(actor=actor, spec=spec())
         with pytest.raises(NotPermitted):
             books.settle(actor=actor, workload_id=UUID(UID))
+
+
+# --- Diagnosis -----------------------------------------------------------------------------------------------------------
+class Diagnosed(FakeCluster):
+    """A driver whose cluster has one finding of each level."""
+
+    found: ClassVar[list[Finding]] = [
+        Finding(
+            Area.SERVER, "server_answers", Level.GOOD, {"version": "v1.36.3", "took_milliseconds": 9, "needed": "1.36"}
+        ),
+        Finding(
+            Area.LIMITS,
+            "claims_limit_low",
+            Level.ATTENTION,
+            {"queries_per_second": 20, "wanted": 100, "wanted_burst": 200},
+        ),
+        Finding(Area.CARDS, "cards_not_offered", Level.BAD, {}, "kubectl logs <agents>"),
+        Finding(Area.LIMITS, "scheduler_limit_unknown", Level.UNKNOWN, {"stock_per_second": 15.0}, "curl configz"),
+    ]
+
+    def diagnoser(self) -> "Diagnosed":
+        return self
+
+    async def findings(self, told: Report | None) -> Sequence[Finding]:
+        return self.found
+
+
+@pytest.fixture
+def diagnosed(settings: Settings) -> Iterator[None]:
+    settings.CLUSTER_DRIVER = f"{__name__}.Diagnosed"
+    cluster.reader.cache_clear()
+    yield
+    cluster.reader.cache_clear()
+
+
+@pytest.mark.parametrize("person", ["auditor", "head", "manager", "member", "outsider"])
+@pytest.mark.usefixtures("diagnosed")
+def test_only_operators_see_the_diagnosis(world: World, browser: Person, person: str) -> None:
+    client = browser(getattr(world, person))
+    assert client.get("/cluster/diagnosis/").status_code == 404
+    assert "/cluster/diagnosis/" not in client.get("/cluster/").content.decode()
+
+
+@pytest.mark.usefixtures("diagnosed")
+def test_the_diagnosis_names_what_needs_somebody_worst_first(world: World, browser: Person) -> None:
+    client = browser(world.operator)
+    assert 'href="/cluster/diagnosis/"' in client.get("/cluster/").content.decode()
+    page = client.get("/cluster/diagnosis/").content.decode()
+    assert "2 things need you" in page
+    summary, _, lines = page.partition('<details class="card"')
+    assert summary.index("No GPU is offered") < summary.index("rate limit is low")
+    assert "One thing could not be seen from here" in summary
+    assert "--kube-api-qps=100 --kube-api-burst=200" in lines
+    assert "kubectl logs &lt;agents&gt;" in lines
+    looks = re.findall(r'class="state state-(\w+)"', "".join(re.findall(r'class="found">.*?</ul>', lines, re.DOTALL)))
+    assert sorted(looks) == ["failed", "ready", "unknown", "waiting"], "unknown never looks good"
+
+
+def test_a_driver_without_a_cluster_of_others_has_no_diagnosis(world: World, browser: Person) -> None:
+    assert "There is no cluster to look at here" in browser(world.operator).get("/cluster/diagnosis/").content.decode()
+    with pytest.raises(CommandError):
+        call_command("diagnose")
+
+
+@pytest.mark.usefixtures("diagnosed")
+def test_the_diagnosis_in_chinese(world: World, browser: Person) -> None:
+    client = browser(world.operator)
+    client.cookies["django_language"] = "zh-hans"
+    page = client.get("/cluster/diagnosis/").content.decode()
+    assert "诊断" in page
+    assert "没有 GPU 可供分配" in page
 
 
 @pytest.mark.usefixtures("compared")

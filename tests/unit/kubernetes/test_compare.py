@@ -1,6 +1,8 @@
 """Three views side by side: what differs is named, with repairs and what each would do; rows can be made again from pods."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 
 from apps.cluster.drivers.kubernetes import manifests, names
 from apps.cluster.drivers.kubernetes.adapters.dra import Dra
-from apps.cluster.drivers.kubernetes.compare import Difference, Kind, Objects, Repair, Row, compare
+from apps.cluster.drivers.kubernetes.compare import Difference, Kind, Objects, Repair, Row
+from apps.cluster.drivers.kubernetes.compare import compare as compare_at
 from apps.cluster.drivers.kubernetes.rebuild import plain, rebuild
+from apps.cluster.drivers.kubernetes.settings import Timing
 from apps.cluster.specs import RunSpec
 from apps.core.share import GIB, GpuShare, Resources
 from tests.unit.kubernetes.made import RULES, WHOLE, claim, pod, running, spec
@@ -23,6 +27,19 @@ def row(made_of: RunSpec | None = None, **changes: Any) -> Row:
 
 def live(made_of: RunSpec | None = None) -> dict[str, Any]:
     return pod(made_of, status=running(), node="n1")
+
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)  # two months after the objects of `made`
+TIMING = Timing()
+
+
+def compare(rows: Iterable[Row], objects: Objects) -> tuple[Difference, ...]:
+    return compare_at(rows, objects, NOW, TIMING)
+
+
+def made(ago: timedelta, thing: dict[str, Any]) -> dict[str, Any]:
+    thing["metadata"]["creationTimestamp"] = (NOW - ago).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return thing
 
 
 GIVEN = claim(spec(), ("gpu-0", "8Gi", "300"))
@@ -103,6 +120,46 @@ def test_secrets_and_templates_of_nobody_are_left_over() -> None:
     found = compare([], Objects(secrets=[secret], templates=[template]))
     assert [one.kind for one in found] == [Kind.LEFT_OVER, Kind.LEFT_OVER]
     assert compare([row()], Objects(pods=[live()], claims=[GIVEN], secrets=[secret], templates=[template])) == ()
+
+
+# --- What is young --------------------------------------------------------------------------------------------------------
+MOMENT = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(("age", "told"), [(timedelta(0), 0), (TIMING.young - MOMENT, 0), (TIMING.young, 1)])
+def test_what_was_charged_a_moment_ago_is_on_its_way_and_no_phantom(age: timedelta, told: int) -> None:
+    assert len(compare([row(held_at=NOW - age)], Objects())) == told
+
+
+def test_the_portals_clock_may_be_behind() -> None:
+    ahead = timedelta(seconds=-30)
+    secret = made(ahead, manifests.secret(spec(), RULES, "t"))
+    assert compare([row(held_at=NOW - ahead)], Objects(secrets=[secret])) == ()
+
+
+@pytest.mark.parametrize(
+    ("age", "told"), [(timedelta(0), 0), (TIMING.left_over - MOMENT, 0), (TIMING.left_over, 2), (timedelta(days=1), 2)]
+)
+def test_secrets_and_templates_come_before_their_pod_and_are_left_over_only_when_it_does_not_come(
+    age: timedelta, told: int
+) -> None:
+    secret = made(age, manifests.secret(spec(), RULES, "t"))
+    (template,) = manifests.slice_objects(spec(), RULES, Dra().slice(spec()))
+    found = compare([row()], Objects(secrets=[secret], templates=[made(age, template)]))
+    assert [one.kind for one in found].count(Kind.LEFT_OVER) == told
+
+
+@pytest.mark.parametrize(("ago", "told"), [(MOMENT, 0), (TIMING.young, 1)])
+def test_a_claim_that_is_just_being_let_go_of_is_no_orphan(ago: timedelta, told: int) -> None:
+    going = claim(spec(), ("gpu-0", "8Gi", "300"))
+    going["metadata"]["deletionTimestamp"] = (NOW - ago).isoformat()
+    assert len(compare([], Objects(claims=[going]))) == told
+
+
+def test_what_is_being_deleted_is_not_left_over() -> None:
+    secret = made(timedelta(days=1), manifests.secret(spec(), RULES, "t"))
+    secret["metadata"]["deletionTimestamp"] = NOW.isoformat()
+    assert compare([], Objects(secrets=[secret])) == ()
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2), st.booleans(), st.booleans()), max_size=6))

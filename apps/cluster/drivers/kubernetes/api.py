@@ -118,6 +118,7 @@ class Api:
         self._token: Token | None = None
         self._client: library.ApiClient | None = None
         self.sent = 0  # requests, for the count per start of a workload
+        self.refused = 0  # of them, because the server was too busy
 
     # --- Connecting ------------------------------------------------------------------------------------------------------
     async def open(self) -> None:
@@ -195,6 +196,14 @@ class Api:
                 raise broken(problem) from problem
         raise AssertionError("unreachable")
 
+    async def headers(self, path: str) -> Mapping[str, str]:
+        """Of the answer, by names in any case."""
+        try:
+            async with self._sending("GET", path, aiohttp.ClientTimeout(total=self._timeout)) as answer:
+                return answer.headers.copy()
+        except _BREAKS as problem:
+            raise broken(problem) from problem
+
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Params | None = None, silence: float
@@ -223,6 +232,7 @@ class Api:
             answer = await self._send(method, path, params, headers, body, limits, anew=True)
         try:
             if answer.status >= 400:
+                self.refused += answer.status == 429
                 raise await _error(answer)
             yield answer
         finally:

@@ -15,6 +15,7 @@ import structlog
 from apps.cluster.drivers.kubernetes.adapters import Choice
 from apps.cluster.drivers.kubernetes.api import ApiError, ClusterUnavailable, Connection
 from apps.cluster.drivers.kubernetes.comparing import Comparer
+from apps.cluster.drivers.kubernetes.diagnosis import Diagnoser
 from apps.cluster.drivers.kubernetes.logs import Logs
 from apps.cluster.drivers.kubernetes.making import refusal
 from apps.cluster.drivers.kubernetes.reading import Dialler, Reader
@@ -166,12 +167,16 @@ class KubernetesCluster:
 
     def comparer(self) -> Comparer:
         """Works in a driver that was not started too."""
-        return Comparer(self._reader, self._choices.rules)
+        return Comparer(self._reader, self._choices.rules, self._choices.timing)
 
     def choice(self) -> Choice:
         """How cards are cut here, and why: for the operator."""
         return self._started().choice()
 
-    def health(self) -> Sequence[dict[str, Any]]:
-        """Of the watches: for metrics and diagnosis."""
-        return self._started().watches.health()
+    def health(self) -> dict[str, Any]:
+        """Empty until it was started."""
+        return {} if self._session is None else self._session.health()
+
+    def diagnoser(self) -> Diagnoser:
+        """Works in a driver that was not started too."""
+        return Diagnoser(self._reader, self._choices.rules)

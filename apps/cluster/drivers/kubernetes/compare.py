@@ -5,6 +5,7 @@ Where they differ, each difference has a name, evidence, and repairs with a prev
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from apps.cluster.differences import Difference, Kind, Option, Repair, Row
@@ -16,11 +17,15 @@ from apps.cluster.drivers.kubernetes.objects import (
     is_deleting,
     is_terminal,
     labels,
+    made_at,
+    meta,
     name_of,
     namespace_of,
     run_of,
+    time,
     workload_of,
 )
+from apps.cluster.drivers.kubernetes.settings import Timing
 from apps.core.share import Resources
 
 __all__ = ["Difference", "Kind", "Objects", "Option", "Repair", "Row", "compare"]
@@ -34,8 +39,8 @@ class Objects:
     secrets: Sequence[Manifest] = ()  # their metadata are enough
 
 
-def compare(rows: Iterable[Row], objects: Objects) -> tuple[Difference, ...]:
-    """Everything that differs, by workload. What agrees is not in it."""
+def compare(rows: Iterable[Row], objects: Objects, now: datetime, timing: Timing) -> tuple[Difference, ...]:
+    """Everything that differs, by workload. What agrees is not in it, nor what is just being made: there the one comes before the other."""
     by_uid = {row.uid: row for row in rows}
     pods: dict[str, list[Manifest]] = {}
     for pod in objects.pods:
@@ -44,10 +49,10 @@ def compare(rows: Iterable[Row], objects: Objects) -> tuple[Difference, ...]:
     for uid, mine in pods.items():
         found += _of_pods(by_uid.get(uid), uid, mine, objects)
     for uid, row in by_uid.items():
-        if row.holds and uid not in pods:
+        if row.holds and uid not in pods and _older(row.held_at, timing.young, now):
             found.append(_phantom(row))
-    found += _of_claims(objects)
-    found += _left_overs(objects)
+    found += _of_claims(objects, now, timing)
+    found += _left_overs(objects, now, timing)
     return tuple(sorted(found, key=lambda one: (one.uid, one.kind, one.objects)))
 
 
@@ -150,13 +155,13 @@ def _belongs(claim: Manifest, pod: Manifest) -> bool:
     return namespace_of(claim) == namespace_of(pod) and labels(claim).get(names.RUN) == labels(pod).get(names.RUN)
 
 
-def _of_claims(objects: Objects) -> list[Difference]:
+def _of_claims(objects: Objects, now: datetime, timing: Timing) -> list[Difference]:
     alive = {(namespace_of(pod), labels(pod).get(names.WORKLOAD), labels(pod).get(names.RUN)) for pod in objects.pods}
     found = []
     for claim in objects.claims:
         parts = parts_of(claim)
-        if not parts:
-            continue
+        if not parts or not _older(time(meta(claim).get("deletionTimestamp")), timing.young, now):
+            continue  # holds nothing, or is being let go of
         evidence = {"cards": ["/".join(part.place) for part in parts], "reserved": _reserved(claim)}
         named = (_named("ResourceClaim", claim),)
         if names.PORTAL not in labels(claim):
@@ -173,15 +178,22 @@ def _reserved(claim: Manifest) -> list[str]:
     return [str(one.get("name")) for one in (claim.get("status") or {}).get("reservedFor") or ()]
 
 
-def _left_overs(objects: Objects) -> list[Difference]:
+def _left_overs(objects: Objects, now: datetime, timing: Timing) -> list[Difference]:
+    """Of the age at which the controller, too, takes them for such: its own way of making a run puts the pod last."""
     pods = {(namespace_of(pod), name_of(pod)) for pod in objects.pods}
     found = []
     for kind, things in (("Secret", objects.secrets), ("ResourceClaimTemplate", objects.templates)):
         for thing in things:
-            if names.WORKLOAD in labels(thing) and (namespace_of(thing), name_of(thing)) not in pods:
+            needed = (namespace_of(thing), name_of(thing)) in pods or is_deleting(thing)
+            if names.WORKLOAD in labels(thing) and not needed and _older(made_at(thing), timing.left_over, now):
                 remove = Option(Repair.REMOVE, (f"Deletes {_named(kind, thing)}, which nothing uses.",))
                 found.append(Difference(Kind.LEFT_OVER, workload_of(thing), (_named(kind, thing),), {}, (remove,)))
     return found
+
+
+def _older(since: datetime | None, age: timedelta, now: datetime) -> bool:
+    """What has no date is as old as can be: it is shown."""
+    return since is None or now - since >= age
 
 
 def _remove(pod: Manifest) -> Option:

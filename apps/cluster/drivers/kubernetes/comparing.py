@@ -14,15 +14,16 @@ from apps.cluster.drivers.kubernetes.kinds import Resource
 from apps.cluster.drivers.kubernetes.objects import Manifest, id_of, name_of, namespace_of, spec, workload_of
 from apps.cluster.drivers.kubernetes.reading import Reader
 from apps.cluster.drivers.kubernetes.rebuild import rebuild
-from apps.cluster.drivers.kubernetes.settings import Rules
+from apps.cluster.drivers.kubernetes.settings import Rules, Timing
 from apps.cluster.specs import RunSpec
+from apps.core import clock
 
 _KINDS = {one.kind: one for one in (kinds.PODS, kinds.CLAIMS, kinds.TEMPLATES, kinds.SECRETS)}
 
 
 class Comparer:
-    def __init__(self, reader: Reader, rules: Rules) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, rules: Rules, timing: Timing) -> None:
+        self._reader, self._timing = reader, timing
         self._mine = {"labelSelector": names.selector(names.portal_labels(rules.portal))}
 
     async def look(self) -> Objects:
@@ -52,7 +53,7 @@ class Comparer:
         return {workload_of(pod) for pod in seen.pods}
 
     def differences(self, rows: Iterable[Row], seen: Objects) -> Sequence[Difference]:
-        return compare(rows, seen)
+        return compare(rows, seen, clock.now(), self._timing)
 
     def spec(self, seen: Objects, uid: str) -> RunSpec | None:
         return next((found.spec for found in rebuild(seen.pods).workloads if found.uid == uid), None)

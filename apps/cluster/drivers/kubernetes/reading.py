@@ -26,7 +26,7 @@ _AGAIN = 2.0  # s between attempts to find a way to the cluster
 
 class Reader:
     def __init__(self, connection: Connection, rules: Rules, timing: Timing, adapter: str) -> None:
-        self._connection, self._rules, self._timing, self._adapter = connection, rules, timing, adapter
+        self._connection, self._rules, self._timing, self.adapter = connection, rules, timing, adapter
 
     @asynccontextmanager
     async def api(self) -> AsyncIterator[Api]:
@@ -76,7 +76,7 @@ class Reader:
 
     def _choice(self, world: World) -> Choice:
         offers = Offers(world.claims_served, sorted(world.classes), world.slices, list(world.nodes.values()))
-        return choose(offers, self._adapter)
+        return choose(offers, self.adapter)
 
     async def _pods(self, api: Api, world: World, uid: str) -> None:
         labels = names.portal_labels(self._rules.portal)

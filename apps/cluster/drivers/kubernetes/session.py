@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import structlog
@@ -335,6 +336,15 @@ class Session:
 
     def samples(self) -> AsyncIterator[Sequence[Sample]]:
         return self.figures.batches()
+
+    def health(self) -> dict[str, Any]:
+        """Plain data, for the diagnosis."""
+        return {
+            "watches": self.watches.health(),
+            "silent_agents": dict(self.figures.silent),
+            "requests": self.api.sent,
+            "refused": self.api.refused,
+        }
 
 
 def _read(path: str) -> str:

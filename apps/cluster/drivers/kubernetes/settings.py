@@ -68,5 +68,6 @@ class Timing:
     stuck: float = 30.0  # after the end of the grace, when a pod is still there
     prods: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0, 30.0)  # before the kubelet is made to look again at a claim
     tidy: float = 3600.0  # between looks for what a killed controller left
+    young: timedelta = timedelta(minutes=1)  # age up to which what is charged may still be on its way into the cluster
     left_over: timedelta = timedelta(minutes=10)  # age from which objects without a pod are left-overs
     keep_finished: timedelta = timedelta(days=7)  # of a pod that ended by itself, for its log

@@ -37,11 +37,13 @@ class Watches:
         self.needed = [self.pods, self.nodes, self.claims, self.slices, self.volumes, self.namespaces, self.classes]
         self.events = made(kinds.EVENTS, params={"fieldSelector": "involvedObject.kind=Pod,type=Warning"}, keep=_event)
         self.all = [*self.needed, self.events]
+        self.agents: Reflector | None = None
         if agents is not None:
             agent_params = {"labelSelector": names.AGENT_LABEL}
-            self.all.append(
-                Reflector(api, kinds.PODS, agents, params=agent_params, namespace=names.AGENT_NAMESPACE, timing=timing)
+            self.agents = Reflector(
+                api, kinds.PODS, agents, params=agent_params, namespace=names.AGENT_NAMESPACE, timing=timing
             )
+            self.all.append(self.agents)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -71,10 +73,11 @@ class Watches:
                 one.absorb(thing)
 
     def health(self) -> list[dict[str, Any]]:
-        """For metrics and the page of diagnosis."""
+        """For the diagnosis."""
         return [
             {
-                "kind": one.resource.plural,
+                "kind": "agents" if one is self.agents else one.resource.plural,
+                "served": one.served,
                 "fresh": one.fresh,
                 "staleness_seconds": round(one.staleness, 1),
                 "objects": len(one.objects),
