@@ -58,11 +58,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a claim has of a card now."""
+    """What a claim has of a card now. `used` bytes may lie above a limit that was lowered: nobody else gets these until they are freed."""
 
     claim: str
     part: Part
     share: int
+    used: int = 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes that cannot be promised to others."""
+        return max(self.part.memory, self.used)
 
 
 def check_name(name: str) -> str:
@@ -122,7 +128,7 @@ def check_room(claim: Claim, allocatable: Mapping[str, int], held: Iterable[Held
                 evidence={"cards": sorted(allocatable)},
             )
         beside = [holder for holder in others if holder.part.uuid == part.uuid]
-        memory = allocatable[part.uuid] - sum(holder.part.memory for holder in beside)
+        memory = allocatable[part.uuid] - sum(holder.memory for holder in beside)
         compute = WHOLE - sum(holder.part.compute for holder in beside)
         if part.memory > memory or part.compute > compute:
             raise Conflict(

@@ -49,7 +49,7 @@ def _card(node: Node, card: CardState) -> dict[str, Any]:
         "claims": [
             {
                 "uid": held.claim,
-                "memory": held.part.memory,
+                "memory": held.memory,
                 "compute": held.part.compute,
                 "ceiling": held.part.ceiling,
                 "share": held.share,

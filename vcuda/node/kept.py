@@ -118,9 +118,15 @@ class Kept:
 
     def held(self) -> list[Held]:
         return [
-            Held(claim=self.claim.name, part=part_of(part.record), share=part.record.share)
+            Held(claim=self.claim.name, part=part_of(part.record), share=part.record.share, used=self.used(part))
             for part in self.parts.values()
         ]
+
+    def used(self, part: KeptPart) -> int:
+        """Bytes that its programs hold, by their books and no more than the driver shows: books can be filled with nonsense. 0: not known."""
+        if self.now is None or part.observed_bytes is None:
+            return 0
+        return min(self.now.pages[part.index].held_bytes, part.observed_bytes)
 
     def close(self) -> None:
         with suppress(ValueError):  # closed already
