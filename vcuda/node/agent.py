@@ -116,7 +116,8 @@ class Agent:
         address = self._options.socket
         ticker = Ticker(self._node, self._driver.nvml, self._driver.clock, self._take_in, self._life.fail)
         await ticker.first()
-        api = Api(self._node, self._driver.clock, self._feed, self._status)
+        refresh = self._refresh if self._options.kubernetes else None
+        api = Api(self._node, self._driver.clock, self._feed, self._status, refresh)
         runners = [await serve_http(api.application(), listen(address))]
         if self._options.listen:
             runners.append(await serve_http(api.reading(self._options.listen.token), self._options.listen.open()))
@@ -148,6 +149,10 @@ class Agent:
 
     def _status(self) -> dict[str, Any]:
         return {"kubernetes": self._dra.status()} if self._dra else {}
+
+    async def _refresh(self, name: str) -> None:
+        if self._dra:
+            await self._dra.refresh(name)
 
 
 def open_driver(options: Options) -> Driver:

@@ -15,7 +15,18 @@ from typing import Any, Final
 
 from vcuda.node import prepare
 from vcuda.node.attribute import Attribution
-from vcuda.node.claims import Claim, Held, check_name, check_room, new_record, parse_change, parse_claim
+from vcuda.node.claims import (
+    MIB,
+    WHOLE,
+    Claim,
+    Held,
+    Part,
+    check_name,
+    check_room,
+    new_record,
+    parse_change,
+    parse_claim,
+)
 from vcuda.node.control import CardState, tick_card
 from vcuda.node.errors import Conflict, Missing, NodeError
 from vcuda.node.kept import Kept
@@ -93,10 +104,21 @@ class Node:
         log.info("Made claim %s on %s.", name, ", ".join(part.uuid for part in claim.parts))
         return claim, True
 
+    def bring(self, claim: Claim) -> Claim:
+        """Make the claim, or bring the one that is there to these limits."""
+        kept = self.claims.get(claim.name)
+        if kept is None or _but_for_limits(kept.claim) != _but_for_limits(claim):
+            return self.keep(claim)[0]
+        return self._limit(kept, claim) if kept.claim != claim else claim
+
     def change(self, name: str, body: object) -> Claim:
-        """New limits, in place. Less memory than is used takes nothing away; it refuses what comes next."""
+        """`bring`, with the new limits as the body of an HTTP request."""
         kept = self._kept(name)
-        claim = parse_change(kept.claim, body)
+        return self._limit(kept, parse_change(kept.claim, body))
+
+    def _limit(self, kept: Kept, claim: Claim) -> Claim:
+        """New limits, in place. Less memory than is used takes nothing away; it refuses what comes next."""
+        name = claim.name
         check_room(claim, self._allocatable(), self.held())
         kept.change(claim)
         log.info("Changed claim %s.", name)
@@ -255,6 +277,12 @@ class Node:
 
     def _listed(self) -> set[int]:
         return {process.pid for card in self.cards.values() for process in card.look.processes or ()}
+
+
+def _but_for_limits(claim: Claim) -> Claim:
+    """What stays for as long as there is the claim: its cards, its account."""
+    parts = tuple(Part(uuid=part.uuid, memory=MIB, compute=1, ceiling=WHOLE) for part in claim.parts)
+    return replace(claim, parts=parts)
 
 
 def _promised(folder: Path) -> list[Held]:
