@@ -13,6 +13,7 @@ from apps.audit.context import Actor
 from apps.cluster import selectors as cluster
 from apps.cluster import services as drivers
 from apps.cluster.models import Gpu
+from apps.cluster.specs import Resizing
 from apps.core import clock
 from apps.core.reasons import Explanation, Severity
 from apps.dashboard.bars import ShareBar
@@ -22,6 +23,7 @@ from apps.tenants import selectors as tenants
 from apps.tenants.models import Role
 from apps.workloads import selectors as workloads
 from apps.workloads.models import Desired, Phase, Workload
+from apps.workloads.resizing import RUNS
 
 # Phase -> (tone of tessera.css, icon). The word is the phase's own label.
 _LOOKS = {
@@ -54,6 +56,7 @@ class Abilities:
     start: bool = False
     extend: bool = False
     change: bool = False  # rename and delete
+    resize: bool = False
     manages: bool = False  # somebody else's: a reason is asked for
 
 
@@ -65,12 +68,15 @@ class Rights:
     managed: frozenset[UUID]
     running: frozenset[UUID]
     terminals: bool = False  # the driver can start one more program in what runs
+    resizes: bool = False  # the cluster can change the share of what runs
 
     @classmethod
     def of(cls, actor: Actor) -> "Rights":
         managed = tenants.tenants_where(actor, at_least=Role.MANAGER).order_by().values_list("id", flat=True)
         running = tenants.runs_in(actor).order_by().values_list("id", flat=True)
-        return cls(actor, frozenset(managed), frozenset(running), drivers.terminals() is not None)
+        site = cluster.site()
+        resizes = site is not None and site.resizing != Resizing.NONE
+        return cls(actor, frozenset(managed), frozenset(running), drivers.terminals() is not None, resizes)
 
     def on(self, workload: Workload) -> Abilities:
         mine = workload.owner_id == self.actor.user_id
@@ -86,8 +92,17 @@ class Rights:
             start=kept and workload.has_ended and (member or self.actor.is_operator),
             extend=ends and wanted and workload.time_limit_seconds is not None,
             change=ends and kept,
+            resize=ends and kept and self._resizable(workload),
             manages=ends and not mine,
         )
+
+    def _resizable(self, workload: Workload) -> bool:
+        """A whole GPU stays whole while it runs."""
+        share = workload.share
+        if share is None or workload.has_ended:
+            return share is not None
+        runs = workload.desired == Desired.RUNNING and workload.phase in RUNS
+        return self.resizes and runs and not share.exclusive
 
 
 @dataclass(frozen=True)

@@ -118,9 +118,7 @@ async def test_an_earlier_run_is_not_taken_for_this_one(cluster: Cluster, runnin
         await cluster.resize("a", 2, SMALLER)
 
 
-async def test_a_driver_that_starts_anew_knows_the_share_as_it_is(
-    place: Place, cluster: Cluster, running: int
-) -> None:
+async def test_a_driver_that_starts_anew_knows_the_share_as_it_is(place: Place, cluster: Cluster, running: int) -> None:
     assert running
     await cluster.resize("a", 1, SMALLER)
     await cluster.close()

@@ -40,7 +40,10 @@ class Agent:
         self.server.put("secrets", {"metadata": secret, "data": {"token": token}})
         key, _, value = names.AGENT_LABEL.partition("=")
         meta = {"name": self.name, "namespace": names.AGENT_NAMESPACE, "labels": {key: value}}
-        self.server.put("pods", {"metadata": meta, "spec": {"nodeName": NODE}, "status": {"phase": "Running", "podIP": self.address}})
+        self.server.put(
+            "pods",
+            {"metadata": meta, "spec": {"nodeName": NODE}, "status": {"phase": "Running", "podIP": self.address}},
+        )
 
     async def stop(self) -> None:
         self._ending.set()
@@ -105,4 +108,8 @@ def _facts(device: Manifest) -> CardFacts:
 
 
 def _sample(subject: str, memory: Any) -> Manifest:
-    return {"subject": subject, "at": datetime.now(UTC).isoformat(), "memory_limit": memory if isinstance(memory, int) else quantities.whole(memory)}
+    return {
+        "subject": subject,
+        "at": datetime.now(UTC).isoformat(),
+        "memory_limit": memory if isinstance(memory, int) else quantities.whole(memory),
+    }

@@ -51,6 +51,7 @@ def workload_parts(actor: Actor, workload: Workload) -> dict[str, Part]:
         "operator_entry": view.may.open and workload.owner_id != actor.user_id,
         "cards": [bar.card for bar in view.bars if bar.card],
         "in_the_way": _in_the_way(actor, workload),
+        "notices": [explain(n.code, n.evidence) for n in workloads.notices(workload).filter(ended_at=None)],
     }
     names = ("head", "actions", "why", "limit", "share", "steps")
     return {name: _render(f"workload_{name}", context) for name in names}

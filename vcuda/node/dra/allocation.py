@@ -85,7 +85,9 @@ def read_allocation(
         )
     owner, group = account
     limits = _limits((metadata.get("annotations") or {}).get(LIMITS))
-    claim = Claim(name=uid, parts=tuple(_limited(part, limits) for part in parts.values()), uid=owner, gid=group, contained=True)
+    claim = Claim(
+        name=uid, parts=tuple(_limited(part, limits) for part in parts.values()), uid=owner, gid=group, contained=True
+    )
     users = (found.get("status") or {}).get("reservedFor") or []
     pods = frozenset(str(user.get("uid")) for user in users if user.get("resource") == "pods")
     return Allocation(claim=claim, granted=granted, pods=pods)
@@ -144,9 +146,7 @@ def _limits(text: str | None) -> Mapping[str, Any]:
 def _limited(part: Part, limits: Mapping[str, Any]) -> Part:
     """What may be used of what was allocated, never more. The guarantee is the scheduler's: others were placed beside it."""
     memory = _number(limits, MEMORY, part.memory, MIB, part.memory, LIMITS)
-    return replace(
-        part, memory=memory, ceiling=_number(limits, "ceiling", part.ceiling, part.compute, WHOLE, LIMITS)
-    )
+    return replace(part, memory=memory, ceiling=_number(limits, "ceiling", part.ceiling, part.compute, WHOLE, LIMITS))
 
 
 def _wish(configs: Sequence[Mapping[str, Any]], request: str) -> _Wish:
@@ -175,9 +175,7 @@ def _parameters(found: object, before: _Wish) -> _Wish:
     )
 
 
-def _number(
-    found: Mapping[str, Any], key: str, default: int, lowest: int, highest: int, where: str = KIND
-) -> int:
+def _number(found: Mapping[str, Any], key: str, default: int, lowest: int, highest: int, where: str = KIND) -> int:
     value = found.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
         raise Invalid(f"{where}.{key} is a whole number from {lowest} to {highest}, not {value!r}.")

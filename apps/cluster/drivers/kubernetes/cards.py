@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.cluster.drivers.kubernetes import names, quantities
-from apps.cluster.drivers.kubernetes.objects import Manifest, annotations, key_of, node_health, spec, status, workload_of
+from apps.cluster.drivers.kubernetes.objects import (
+    Manifest,
+    annotations,
+    key_of,
+    node_health,
+    spec,
+    status,
+    workload_of,
+)
 from apps.cluster.specs import Card, Holder
 from apps.core.share import WHOLE
 
@@ -115,9 +123,7 @@ def parts_of(claim: Manifest) -> list[Part]:
     ]
 
 
-def _part(
-    result: Mapping[str, Any], holder: str, ceilings: Mapping[str, int], limits: Mapping[str, int]
-) -> Part:
+def _part(result: Mapping[str, Any], holder: str, ceilings: Mapping[str, int], limits: Mapping[str, int]) -> Part:
     consumed = {_short(name): amount for name, amount in (result.get("consumedCapacity") or {}).items()}
     request = str(result.get("request", "")).partition("/")[0]  # of a list of alternatives "request/alternative"
     return Part(

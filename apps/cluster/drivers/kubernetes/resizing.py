@@ -28,7 +28,9 @@ def kept(claim: Manifest, share: GpuShare) -> GpuShare:
     parts = cards.parts_of(claim)
     shared = all(part.memory is not None and part.compute not in (None, WHOLE) for part in parts)
     if not parts or not shared or share.count != len(parts) or share.exclusive:
-        raise Conflict("The number of GPUs, and whether they are whole ones, stay as they are.", code="resize_not_offered")
+        raise Conflict(
+            "The number of GPUs, and whether they are whole ones, stay as they are.", code="resize_not_offered"
+        )
     memory, compute = min(part.memory or 0 for part in parts), min(part.compute or 0 for part in parts)
     if share.memory > memory or share.compute != compute:
         evidence = {

@@ -16,7 +16,9 @@ async def resize(record: Record | None, run: int, share: GpuShare, site: Site) -
         raise NotFound("This run has no GPU now.")
     before = record.grants
     if share.count != len(before) or share.exclusive or any(grant.compute == 1000 for grant in before):
-        raise Conflict("The number of GPUs, and whether they are whole ones, stay as they are.", code="resize_not_offered")
+        raise Conflict(
+            "The number of GPUs, and whether they are whole ones, stay as they are.", code="resize_not_offered"
+        )
     wanted = tuple(_limited(grant, share) for grant in before)
     record.grants = tuple(_larger(old, new) for old, new in zip(before, wanted, strict=True))
     site.store.save(record)
