@@ -10,11 +10,12 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from vcuda.node import nvidia
+from vcuda.node.backends.choose import choose
 from vcuda.node.clock import Clock, MonotonicClock, SimClock
 from vcuda.node.errors import NodeError, Unavailable
 from vcuda.node.node import Node
@@ -77,7 +78,7 @@ async def work(claims: Path, options: Options, life: Life, lock: int, dra: DraDr
     """From the moment at which the state is ours until the end."""
     try:
         driver = open_driver(options)
-        node = Node(root=claims, cards=driver.nvml.cards(), libraries=driver.libraries, simulated=driver.simulated)
+        node = make_node(claims, driver, options)
         node.adopt()
         try:
             return await Agent(node, driver, options, life, dra).serve()
@@ -98,6 +99,20 @@ class Life:
     def fail(self) -> None:
         self.failed = True
         self.stopping.set()
+
+
+def make_node(claims: Path, driver: Driver, options: Options) -> Node:
+    """With what keeps the limits here, which every card tells."""
+    cards = driver.nvml.cards()
+    backends = choose(options.backend, [card.uuid for card in cards], contained=options.kubernetes is not None)
+    log.info("Limits are kept by %s (%s), whole cards by %s.", backends.parts.name, backends.reason, backends.whole.name)
+    return Node(
+        root=claims,
+        cards=[replace(card, attributes={**card.attributes, **backends.told()}) for card in cards],
+        libraries=driver.libraries,
+        simulated=driver.simulated,
+        backends=backends,
+    )
 
 
 class Agent:

@@ -47,6 +47,7 @@ class Claim:
     """The right of one workload to parts of some cards; `uid` and `gid` are the account that its programs run as.
 
     `contained`: its programs run in containers, under any account, and nothing but them can reach the claim's folder.
+    `group` is the folder of the control group (version 2) in which all of them are, where there is one.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Claim:
     uid: int
     gid: int
     contained: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,8 @@ def parse_claim(name: str, body: object) -> Claim:
         )
         for device in _devices(fields)
     )
-    return Claim(name=check_name(name), parts=parts, uid=_number(fields, "uid"), gid=_number(fields, "gid"))
+    account = {key: _number(fields, key) for key in ("uid", "gid")}
+    return Claim(name=check_name(name), parts=parts, group=_group(fields), **account)
 
 
 def parse_change(claim: Claim, body: object) -> Claim:
@@ -202,6 +205,13 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str) or not value.isascii() or not 1 <= len(value) < 48:
         raise Invalid(f"'{key}' is a text of 1 to 47 ASCII characters, not {value!r}.")
+    return value
+
+
+def _group(fields: Mapping[str, Any]) -> str:
+    value = fields.get("group", "")
+    if not isinstance(value, str) or (value and not value.startswith("/")):
+        raise Invalid(f"'group' is the full path of a control group's folder, not {value!r}.")
     return value
 
 

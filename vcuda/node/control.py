@@ -84,7 +84,7 @@ def _attribute(look: Look, kept: Mapping[str, tuple[Kept, KeptPart]], claim_of: 
 def _beyond_books(claim: Kept, part: KeptPart) -> int | None:
     """What the driver shows above the ledger. The larger figure of the ledger before and after the driver was asked
     counts, so that an allocation or a free in between is not taken for a bypass."""
-    if part.observed_bytes is None or claim.now is None:
+    if part.observed_bytes is None or claim.now is None or not claim.backend.shim:
         return None
     moments = [moment for moment in (claim.before, claim.now) if moment is not None]
     return max(0, part.observed_bytes - max(moment.pages[part.index].held_bytes for moment in moments))

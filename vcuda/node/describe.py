@@ -25,6 +25,7 @@ def claim(kept: Kept) -> dict[str, Any]:
         "uid": kept.claim.uid,
         "gid": kept.claim.gid,
         "name": kept.claim.name,
+        "backend": kept.backend.name,
         "devices": [_part(kept, part) for part in kept.parts.values()],
         "processes": [
             {"pid": slot.pid, "started_ns": slot.started_ns}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from vcuda.node import prepare
+from vcuda.node.backends.base import Backend, enforced
 from vcuda.node.balance import HIGHEST, LOWEST
 from vcuda.node.books import Books, Moment, Page
 from vcuda.node.claims import Claim, Held, changed_record, part_of
@@ -50,8 +51,10 @@ class KeptPart:
 
 @dataclass(slots=True)
 class Kept:
-    """A claim, open."""
+    """A claim, open. `folder` is its own; `backend` keeps its limits."""
 
+    folder: Path
+    backend: Backend
     claim: Claim
     config: ConfigFile
     books: Books
@@ -60,7 +63,7 @@ class Kept:
     now: Moment | None = None
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, backend: Backend) -> Self:
         """Raises LayoutError when the files are of another layout. A record at which a former agent died is mended."""
         claim = prepare.adopt(folder)
         config = ConfigFile(folder / "config", writable=True)
@@ -68,6 +71,8 @@ class Kept:
         for index, record in enumerate(records):
             config.write(index, record)
         return cls(
+            folder=folder,
+            backend=backend,
             claim=claim,
             config=config,
             books=Books.open(folder, len(records)),
@@ -97,10 +102,12 @@ class Kept:
         part.record = record
 
     def change(self, claim: Claim) -> None:
+        """Raises Unavailable where the new limits are written and not in force."""
         for wanted in claim.parts:
             part = self.parts[wanted.uuid]
             self.write(part, changed_record(part.record, wanted))
         self.claim = claim
+        enforced(self.backend, self.folder, claim)
 
     def rest(self) -> None:
         """End all loans and forget the neighbours: nobody will watch them for a while."""

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from vcuda.node import prepare
 from vcuda.node.attribute import Attribution
+from vcuda.node.backends.base import enforced
+from vcuda.node.backends.choose import Backends
 from vcuda.node.claims import (
     MIB,
     WHOLE,
@@ -57,6 +59,7 @@ class Node:
         libraries: prepare.Libraries | None,
         simulated: bool,
         attribution: Attribution | None = None,
+        backends: Backends | None = None,
     ) -> None:
         self.root = root
         self.cards = {facts.uuid: CardState(facts) for facts in cards}
@@ -67,6 +70,7 @@ class Node:
         self.ticked_ns: int | None = None
         self._libraries = libraries
         self._attribution = attribution or Attribution()
+        self.backends = backends or Backends()
 
     # --- claims ---
 
@@ -74,10 +78,19 @@ class Node:
         """Go on with the claims that lie on disk."""
         for folder in prepare.found(self.root):
             try:
-                self.claims[folder.name] = Kept.open(folder)
+                self.claims[folder.name] = self._adopted(folder)
             except (LayoutError, OSError, NodeError) as error:
                 self._set_aside(folder.name, str(error))
         log.info("Went on with %d claims from disk.", len(self.claims))
+
+    def _adopted(self, folder: Path) -> Kept:
+        """Its limits are in force already, or are written once more; a driver that refuses now is told of, and no reason to drop it."""
+        kept = Kept.open(folder, self.backends.found(folder, prepare.adopt(folder)))
+        try:
+            enforced(kept.backend, folder, kept.claim)
+        except NodeError as error:
+            log.warning("Claim %s: %s", folder.name, error)
+        return kept
 
     def put(self, name: str, body: object) -> tuple[Claim, bool]:
         """`keep`, with the claim as the body of an HTTP request."""
@@ -94,14 +107,25 @@ class Node:
             )
         kept = self.claims.get(name)
         if kept is not None:
-            return self._same(kept.claim, claim), False
+            same = self._same(kept.claim, claim)
+            enforced(kept.backend, kept.folder, same)
+            return same, False
         if self._libraries is None:
             raise Conflict("This machine has no GPU driver, so it has no cards to share.", code="no_cards")
         check_room(claim, self._allocatable(), self.held())
         prepare.check_account(self.root, claim)
+        prepare.check_group(claim)
+        backend = self.backends.of(claim)
         records = [new_record(part) for part in claim.parts]
-        self.claims[name] = Kept.open(prepare.prepare(self.root, claim, records, self._libraries))
-        log.info("Made claim %s on %s.", name, ", ".join(part.uuid for part in claim.parts))
+        folder = prepare.prepare(self.root, claim, records, self._libraries, shim=backend.shim)
+        try:
+            enforced(backend, folder, claim)
+            self.claims[name] = Kept.open(folder, backend)
+        except (NodeError, LayoutError, OSError):
+            backend.release(claim)
+            prepare.remove(self.root, name)
+            raise
+        log.info("Made claim %s on %s, kept by %s.", name, ", ".join(part.uuid for part in claim.parts), backend.name)
         return claim, True
 
     def bring(self, claim: Claim) -> Claim:
@@ -109,7 +133,7 @@ class Node:
         kept = self.claims.get(claim.name)
         if kept is None or _but_for_limits(kept.claim) != _but_for_limits(claim):
             return self.keep(claim)[0]
-        return self._limit(kept, claim) if kept.claim != claim else claim
+        return self._limit(kept, claim)
 
     def change(self, name: str, body: object) -> Claim:
         """`bring`, with the new limits as the body of an HTTP request."""
@@ -120,8 +144,9 @@ class Node:
         """New limits, in place. Less memory than is used takes nothing away; it refuses what comes next."""
         name = claim.name
         check_room(claim, self._allocatable(), self.held())
+        if kept.claim != claim:
+            log.info("Changing claim %s.", name)
         kept.change(claim)
-        log.info("Changed claim %s.", name)
         return claim
 
     def delete(self, name: str) -> None:
@@ -140,6 +165,7 @@ class Node:
         if kept:
             del self.claims[name]
             kept.close()
+            kept.backend.release(kept.claim)
         self.unreadable.pop(name, None)
         self._attribution.pods.pop(name, None)
         prepare.remove(self.root, name)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from vcuda.node.books import Page
 from vcuda.node.control import CardState
 from vcuda.node.kept import Kept, KeptPart
 from vcuda.node.layout import LedgerDevice
@@ -78,13 +79,20 @@ def sample_part(claim: Kept, part: KeptPart, at: datetime) -> Sample:
         at=at,
         compute_used=used,
         compute_limit=part.record.share,
-        memory_used=None if page is None else page.held_bytes,
+        memory_used=_memory(claim, part, page),
         memory_limit=part.record.memory_limit,
         throttled_ms=spent.throttled_ms,
         denied_bytes=None if page is None else min(_LARGEST, page.device.denied_bytes),
         uncounted_bytes=part.uncounted_bytes,
         borrowed=None if used is None else max(0, used - part.record.guarantee),
     )
+
+
+def _memory(claim: Kept, part: KeptPart, page: Page | None) -> int | None:
+    """By the books; without the library there are none, and the driver tells."""
+    if not claim.backend.shim:
+        return part.observed_bytes
+    return None if page is None else page.held_bytes
 
 
 def spent_between(before: LedgerDevice, after: LedgerDevice, period_ns: int) -> Spent:
@@ -108,6 +116,8 @@ def _counted(uuid: str, claims: Iterable[Kept]) -> int:
     """Bytes of a card that the ledgers know of: the larger figure of the last two ticks, as for a claim."""
     return sum(
         max(moment.pages[claim.parts[uuid].index].held_bytes for moment in (claim.before, claim.now) if moment)
+        if claim.backend.shim
+        else claim.parts[uuid].observed_bytes or 0
         for claim in claims
         if uuid in claim.parts and claim.now
     )

@@ -43,9 +43,14 @@ class Agent:
         answer: dict[str, Any] = await self._ask("GET", "/cards")
         return answer
 
-    async def put_claim(self, name: str, grants: Sequence[Grant], uid: int, gid: int) -> Claim:
-        """Raises Conflict where the agent has no room for it, InvalidInput for a card that it does not know."""
-        answer = await self._ask("PUT", f"/claims/{name}", {"devices": _devices(grants), "uid": uid, "gid": gid})
+    async def put_claim(self, name: str, grants: Sequence[Grant], uid: int, gid: int, group: str = "") -> Claim:
+        """`group` is the folder of the run's control group in the tree of version 2, where it has one.
+
+        Raises Conflict where the agent has no room for it, InvalidInput for a card that it does not know.
+        """
+        answer = await self._ask(
+            "PUT", f"/claims/{name}", {"devices": _devices(grants), "uid": uid, "gid": gid, "group": group}
+        )
         return Claim(library_path=answer["library_path"], env=dict(answer["env"]))
 
     async def change_claim(self, name: str, grants: Sequence[Grant]) -> None:
