@@ -12,6 +12,7 @@ from vcuda.node import prepare
 from vcuda.node.backends.base import Backend, enforced
 from vcuda.node.balance import HIGHEST, LOWEST
 from vcuda.node.books import Books, Moment, Page
+from vcuda.node.bypass import Watch
 from vcuda.node.claims import Claim, Held, changed_record, part_of
 from vcuda.node.gauge import Gauge
 from vcuda.node.layout import COMPUTE_LIMITED, ConfigFile, DeviceRecord, LedgerDevice
@@ -42,6 +43,7 @@ class KeptPart:
     uncounted_bytes: int | None = None
     gauge: Gauge = field(default_factory=Gauge)
     window: Window = field(default_factory=Window)
+    watch: Watch = field(default_factory=Watch)
     second: tuple[int, LedgerDevice] | None = None  # node time and books when the last sample was taken
 
     @property

@@ -224,7 +224,7 @@ class Node:
         """Every second of node time, after the tick: take the samples and tell each claim what was measured of it."""
         for uuid, found in gauges.items():
             self.cards[uuid].gauges = found
-        self.samples = sample_all(list(self.cards.values()), list(self.claims.values()), at)
+        self.samples = sample_all(list(self.cards.values()), list(self.claims.values()), at, self._attribution.command)
         measured = {sample.subject: sample for sample in self.samples}
         for kept in self.claims.values():
             for uuid, part in kept.parts.items():
