@@ -177,6 +177,7 @@ class Sample:
     borrowed: int | None = None
     temperature: int | None = None  # °C
     power: int | None = None  # W
+    bypass: Mapping[str, Any] | None = None  # what goes around the limits now, as evidence; no figure, so not kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,4 +76,62 @@ REASONS = (
         _("The cluster had no room for the new share after all: {problem}"),
         _("Try again, or choose less."),
     ),
+    # Around the limits
+    Reason(
+        "bypass",
+        _WARNING,
+        _("Programs go around its limits"),
+        _(
+            "{uncounted_bytes} of GPU memory and {busy_permille} of compute are used outside of its share, by {processes}. It bypasses the library that keeps the limits."
+        ),
+        _("End them, or start them without a GPU driver of their own. Operators see this too."),
+    ),
+    # Who keeps the limits on a node, for operators
+    Reason("limits_by_library", _INFO, _("By the library"), _("Tessera's library in front of the driver keeps them.")),
+    Reason("limits_by_setting", _INFO, _("By setting"), _("The node agent was told to do it this way (--backend).")),
+    Reason(
+        "limits_by_driver",
+        _INFO,
+        _("By the driver"),
+        _("The driver itself keeps memory limits, for each experiment's control group; the library keeps compute."),
+    ),
+    Reason(
+        "limits_need_driver",
+        _INFO,
+        _("By the library"),
+        _("This driver has no memory limits of its own; those of branch 615 and later do."),
+    ),
+    Reason(
+        "limits_need_root",
+        _INFO,
+        _("By the library"),
+        _("The driver's own memory limits can be set by root only, and the node agent is not root."),
+    ),
+    Reason(
+        "limits_need_cgroup2",
+        _INFO,
+        _("By the library"),
+        _("The driver's own memory limits need control groups of version 2, which this machine does not have."),
+    ),
+    Reason(
+        "limits_by_library_in_pods",
+        _INFO,
+        _("By the library"),
+        _("In pods the library keeps them: a pod's control groups are not known when its share is prepared."),
+    ),
+    Reason(
+        "whole_only_card",
+        _INFO,
+        _("Without the library"),
+        _("The machine has one GPU, so whoever has all of it meets the driver directly."),
+    ),
+    Reason(
+        "whole_by_setting", _INFO, _("Without the library"), _("The node agent was told to do it this way (--backend).")
+    ),
+    Reason(
+        "whole_other_cards",
+        _INFO,
+        _("With the library"),
+        _("It keeps programs off the other GPUs of the machine, and counts what they use."),
+    ),
 )

@@ -15,12 +15,13 @@ from apps.cluster import services as drivers
 from apps.cluster.models import Gpu
 from apps.cluster.specs import Resizing
 from apps.core import clock
-from apps.core.reasons import Explanation, Severity
+from apps.core.reasons import Explanation, Severity, explain
 from apps.dashboard.bars import ShareBar
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.models import Sample
 from apps.tenants import selectors as tenants
 from apps.tenants.models import Role
+from apps.workloads import notices
 from apps.workloads import selectors as workloads
 from apps.workloads.models import Desired, Phase, Workload
 from apps.workloads.resizing import RUNS
@@ -181,12 +182,18 @@ def _bar(workload: Workload, card: Gpu | None, sample: Sample | None) -> ShareBa
 
 
 def needing(views: Iterable[WorkloadView]) -> list[WorkloadView]:
-    """Those that ask for a decision of their owner: failed, ended without their doing, or soon at their time limit."""
+    """Those that ask for a decision of their owner: failed, ended without their doing, around their limits, or soon at their time limit."""
     found = []
-    for view in views:
+    shown = list(views)
+    told = {notice.workload_id: notice for notice in notices.open_of(view.workload.id for view in shown)}
+    for view in shown:
         row = view.workload
         if row.phase == Phase.FAILED or (row.phase == Phase.STOPPED and view.why.severity == Severity.WARNING):
             found.append(WorkloadView(row, view.may, view.bars, view.why.title))
+        elif row.id in told:
+            found.append(
+                WorkloadView(row, view.may, view.bars, explain(told[row.id].code, told[row.id].evidence).title)
+            )
         elif row.phase == Phase.READY and row.warn_at is not None and clock.now() >= row.warn_at:
             found.append(WorkloadView(row, view.may, view.bars, _("stops soon, at its time limit")))
     return found

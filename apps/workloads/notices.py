@@ -11,6 +11,7 @@ from apps.workloads.models import Notice, Workload
 from apps.workloads.moves import plain, ring
 
 RESIZE_REFUSED = "resize_refused"  # the cluster had no room after all
+BYPASS = "bypass"  # its programs go around the limits
 
 
 def open_of(workload_ids: Iterable[UUID]) -> QuerySet[Notice]:

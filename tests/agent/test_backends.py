@@ -106,7 +106,9 @@ async def test_a_changed_limit_is_the_drivers_too_and_goes_with_the_claim(
     assert await rogue.tell(f"alloc {3 * GIB}") == OUT_OF_MEMORY, "limits are the driver's, whoever looks after them"
     await rogue.end()
     await agent.ask("DELETE", "/claims/a", expect=204)
-    free = await site.program(claim | {"env": {"TESSERA_SIM_NODE": str(site.sim_node)}}, library=_driver(), context=False)
+    free = await site.program(
+        claim | {"env": {"TESSERA_SIM_NODE": str(site.sim_node)}}, library=_driver(), context=False
+    )
     join(free)
     assert (await free.tell("open"))["ok"]
     assert (await free.tell(f"alloc {20 * GIB}"))["ok"], "the group has no limit any more"
@@ -141,7 +143,7 @@ async def test_a_claim_without_a_group_is_kept_by_the_library(site: Site) -> Non
 async def test_what_is_no_control_group_is_refused(site: Site) -> None:
     agent = await site.agent()
     body = {"devices": [{"uuid": (await agent.card("H100"))["uuid"], "memory": GIB, "compute": 1, "ceiling": 1}]}
-    for wrong in ("/tmp", "no/path", 5):  # noqa: S108 - a folder that is no control group
+    for wrong in ("/tmp", "no/path", 5):
         refusal = await agent.ask("PUT", "/claims/a", body | {"uid": 0, "gid": 0, "group": wrong}, expect=422)
         assert "group" in refusal["message"]
 

@@ -96,7 +96,10 @@ def sample_part(claim: Kept, part: KeptPart, at: datetime, names: Callable[[int]
 def _bypass(part: KeptPart, names: Callable[[int], str]) -> dict[str, Any] | None:
     if part.watch.evidence is None:
         return None
-    return {**part.watch.evidence, "processes": [f"{names(pid)} ({pid})" for pid in sorted(part.watch.pids)][:_NAMED]}
+    return {
+        **part.watch.evidence,
+        "processes": [f"{names(pid)} ({pid})" for pid in sorted(part.watch.pids or part.pids)][:_NAMED],
+    }
 
 
 def _memory(claim: Kept, part: KeptPart, page: Page | None) -> int | None:

@@ -20,10 +20,10 @@ class Forgetful:
         self.most = most
         self.asked: list[tuple[str, int | None]] = []
 
-    def set(self, uuid: str, group: Path, hard: int | None) -> None:  # noqa: ARG002
+    def set(self, uuid: str, group: Path, hard: int | None) -> None:
         self.asked.append((uuid, hard))
 
-    def get(self, uuid: str, group: Path) -> int | None:  # noqa: ARG002
+    def get(self, uuid: str, group: Path) -> int | None:
         kept = self.asked[-1][1] if self.asked else None
         return kept if kept is None or self.most is None else min(kept, self.most)
 

@@ -24,6 +24,8 @@ _RENAMED = {
     "driverVersion": "driver_version",
     "cudaVersion": "cuda_version",
     "numaNode": "numa_node",
+    "limitsReason": "limits_reason",
+    "wholeReason": "whole_reason",
     "resource.kubernetes.io/pcieRoot": "pcie_root",
 }
 
