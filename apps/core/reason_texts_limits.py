@@ -68,7 +68,13 @@ REASONS = (
         _("The way in which this cluster shares GPUs cannot change a share while it is used."),
         _("Stop it, and start it with the other share."),
     ),
-    Reason("resize_no_gpu", _ERROR, _("No GPU"), _("It uses no GPU, so there is no share to change.")),
+    Reason(
+        "resize_no_gpu",
+        _ERROR,
+        _("No GPU"),
+        _("It uses no GPU, so there is no share to change."),
+        _("Ask for a new experiment with a share of a GPU."),
+    ),
     Reason(
         "resize_refused",
         _WARNING,
@@ -82,7 +88,7 @@ REASONS = (
         _WARNING,
         _("Programs go around its limits"),
         _(
-            "{uncounted_bytes} of GPU memory and {busy_permille} of compute are used outside of its share, by {processes}. It bypasses the library that keeps the limits."
+            "{processes} uses {uncounted_bytes} of GPU memory and {busy_permille} of compute outside of its share: around the library that keeps the limits."
         ),
         _("End them, or start them without a GPU driver of their own. Operators see this too."),
     ),

@@ -94,8 +94,8 @@ def parse_claim(name: str, body: object) -> Claim:
         )
         for device in _devices(fields)
     )
-    account = {key: _number(fields, key) for key in ("uid", "gid")}
-    return Claim(name=check_name(name), parts=parts, group=_group(fields), **account)
+    uid, gid = _number(fields, "uid"), _number(fields, "gid")
+    return Claim(name=check_name(name), parts=parts, uid=uid, gid=gid, group=_group(fields))
 
 
 def parse_change(claim: Claim, body: object) -> Claim:
