@@ -88,7 +88,7 @@ REASONS = (
         _WARNING,
         _("Programs go around its limits"),
         _(
-            "{processes} uses {uncounted_bytes} of GPU memory and {busy_permille} of compute outside of its share: around the library that keeps the limits."
+            "{processes} uses {uncounted_bytes} of GPU memory and {busy_permille} of compute around the library that keeps the limits."
         ),
         _("End them, or start them without a GPU driver of their own. Operators see this too."),
     ),

@@ -105,7 +105,9 @@ def make_node(claims: Path, driver: Driver, options: Options) -> Node:
     """With what keeps the limits here, which every card tells."""
     cards = driver.nvml.cards()
     backends = choose(options.backend, [card.uuid for card in cards], contained=options.kubernetes is not None)
-    log.info("Limits are kept by %s (%s), whole cards by %s.", backends.parts.name, backends.reason, backends.whole.name)
+    log.info(
+        "Limits are kept by %s (%s), whole cards by %s.", backends.parts.name, backends.reason, backends.whole.name
+    )
     return Node(
         root=claims,
         cards=[replace(card, attributes={**card.attributes, **backends.told()}) for card in cards],

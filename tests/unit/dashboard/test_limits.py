@@ -17,7 +17,7 @@ def test_a_bypass_is_told_on_its_page_at_home_and_to_operators(
     rogue = make("Miner", cards=[card.uuid])
     notices.tell(rogue, notices.BYPASS, EVIDENCE)
     page = browser(world.member).get(f"/experiments/{rogue.id}/").content.decode()
-    assert "python3 (77) uses 10 GiB of GPU memory and 40 % of compute outside of its share" in page
+    assert "python3 (77) uses 10 GiB of GPU memory and 40 % of compute around the library" in page
     assert "Programs go around its limits" in browser(world.member).get("/").content.decode()
     for who in (world.operator, world.auditor):
         told = browser(who).get("/cluster/").content.decode()
