@@ -10,7 +10,7 @@ const vendor = join(project, "static", "vendor");
 
 // Every icon that a template names; tests/unit/dashboard/test_icons.py compares this list with the templates.
 export const icons = [
-  "alert-triangle", "ban", "building", "chevron-down", "circle-check", "circle-dashed", "circle-x", "clock-plus", "copy", "cpu", "device-floppy",
+  "adjustments", "alert-triangle", "ban", "building", "chevron-down", "circle-check", "circle-dashed", "circle-x", "clock-plus", "copy", "cpu", "device-floppy",
   "dots", "external-link", "flask", "help-circle", "history", "home", "hourglass", "info-circle", "key", "keyboard", "language", "layout-grid",
   "loader", "logout", "pencil", "player-play", "player-stop", "plus", "search", "shield-check", "shield-lock", "square", "stack-2", "terminal-2", "trash", "user",
   "user-plus", "users", "wifi-off",

@@ -43,6 +43,7 @@ urlpatterns = [
     path("v1/experiments/<uuid:pk>/stop", ExperimentView.as_view({"post": "stop"})),
     path("v1/experiments/<uuid:pk>/start", ExperimentView.as_view({"post": "start"})),
     path("v1/experiments/<uuid:pk>/extend", ExperimentView.as_view({"post": "extend"})),
+    path("v1/experiments/<uuid:pk>/resize", ExperimentView.as_view({"post": "resize"})),
     path("v1/experiments/<uuid:pk>/logs", LogView.as_view(SHOW)),
     path("v1/experiments/<uuid:pk>/metrics", SeriesView.as_view(SHOW)),
     path("v1/experiments/<uuid:pk>/steps", StepView.as_view(LIST)),

@@ -13,6 +13,7 @@ class Site(models.Model):
     isolation = models.CharField(max_length=32)
     notes = models.JSONField(default=list)
     slicing = models.JSONField(default=dict)  # of `specs.Slicing`; empty where there is one way only
+    resizing = models.CharField(max_length=16, default="none")  # `specs.Resizing`
     cpu_milli = models.PositiveBigIntegerField(default=0)
     ram = models.PositiveBigIntegerField(default=0)
     observed_at = models.DateTimeField()

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from apps.cluster.diagnosis import Finding, Report
 from apps.cluster.differences import Difference, Row
 from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunSpec, Sample
+from apps.core.share import GpuShare
 
 
 class Cluster(Protocol):
@@ -23,6 +24,15 @@ class Cluster(Protocol):
 
     async def delete(self, uid: str, *, grace_seconds: int) -> Observation:
         """Ask it to end, by force after the grace. Gone only when observed ABSENT or EXITED."""
+
+    async def resize(self, uid: str, run: int, share: GpuShare) -> GpuShare:
+        """Other limits for a run that goes on running, on the cards that it has; in force and read back when this returns.
+
+        Where more is in use than `share` allows, nothing is taken away: the next allocation is refused until enough is freed.
+        Returns what the cluster keeps for it from now on, never less than `share`. A refusal changes nothing: Conflict with the
+        code `resize_card` (no room beside the others), `resize_claim` (more than the cluster keeps for it) or `resize_not_offered`;
+        NotFound where this run has no cards now.
+        """
 
     async def get(self, uid: str) -> Observation:
         """What is seen now."""

@@ -121,6 +121,7 @@ def _mirror_site(inventory: Inventory) -> bool:
         "isolation": inventory.isolation,
         "notes": list(inventory.notes),
         "slicing": _plain(inventory.slicing) if inventory.slicing else {},
+        "resizing": inventory.resizing.value,
         "cpu_milli": inventory.cpu_milli,
         "ram": inventory.ram,
     }

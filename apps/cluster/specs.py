@@ -138,6 +138,14 @@ class Slicing:
     cannot: tuple[str, ...] = ()
 
 
+class Resizing(StrEnum):
+    """What `Cluster.resize` can do here."""
+
+    NONE = "none"
+    WITHIN = "within"  # ceiling and memory, within what the cluster keeps for the run for good; the guarantee stays
+    FULL = "full"
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """Everything that the driver knows about its machines at `observed_at`. `isolation` tells the operator how runs are kept apart."""
@@ -150,6 +158,7 @@ class Inventory:
     isolation: str  # reason code: "accounts_per_tenant" or "single_account"
     notes: tuple[str, ...] = ()
     slicing: Slicing | None = None
+    resizing: Resizing = Resizing.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +177,7 @@ class Sample:
     borrowed: int | None = None
     temperature: int | None = None  # °C
     power: int | None = None  # W
+    bypass: Mapping[str, Any] | None = None  # what goes around the limits now, as evidence; no figure, so not kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ class ShareBar:
         return max((self.limit or self.guaranteed) - self.guaranteed, 0)
 
     @property
+    def over(self) -> int:
+        """Bytes in use above a limit that was lowered; nothing new is given until they are freed."""
+        return max((self.memory_used or 0) - self.memory, 0)
+
+    @property
     def guaranteed_width(self) -> str:
         return width(self.guaranteed, WHOLE)
 

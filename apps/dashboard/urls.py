@@ -2,7 +2,17 @@
 
 from django.urls import path
 
-from apps.dashboard.views import account, actions, diagnosis, differences, experiments, home, manage, tenants
+from apps.dashboard.views import (
+    account,
+    actions,
+    diagnosis,
+    differences,
+    experiments,
+    home,
+    manage,
+    resizing,
+    tenants,
+)
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -17,6 +27,8 @@ urlpatterns = [
     path("experiments/<uuid:workload_id>/stop/", actions.stop, name="experiment-stop"),
     path("experiments/<uuid:workload_id>/start/", actions.start, name="experiment-start"),
     path("experiments/<uuid:workload_id>/extend/", actions.extend, name="experiment-extend"),
+    path("experiments/<uuid:workload_id>/resize/", resizing.resize, name="experiment-resize"),
+    path("experiments/<uuid:workload_id>/resize/verdict/", resizing.verdict, name="experiment-resize-verdict"),
     path("experiments/<uuid:workload_id>/rename/", actions.rename, name="experiment-rename"),
     path("experiments/<uuid:workload_id>/delete/", actions.delete, name="experiment-delete"),
     path("experiments/<uuid:workload_id>/log.txt", actions.log, name="experiment-log"),

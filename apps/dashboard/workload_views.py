@@ -13,15 +13,18 @@ from apps.audit.context import Actor
 from apps.cluster import selectors as cluster
 from apps.cluster import services as drivers
 from apps.cluster.models import Gpu
+from apps.cluster.specs import Resizing
 from apps.core import clock
-from apps.core.reasons import Explanation, Severity
+from apps.core.reasons import Explanation, Severity, explain
 from apps.dashboard.bars import ShareBar
 from apps.telemetry import selectors as telemetry
 from apps.telemetry.models import Sample
 from apps.tenants import selectors as tenants
 from apps.tenants.models import Role
+from apps.workloads import notices
 from apps.workloads import selectors as workloads
 from apps.workloads.models import Desired, Phase, Workload
+from apps.workloads.resizing import RUNS
 
 # Phase -> (tone of tessera.css, icon). The word is the phase's own label.
 _LOOKS = {
@@ -54,6 +57,7 @@ class Abilities:
     start: bool = False
     extend: bool = False
     change: bool = False  # rename and delete
+    resize: bool = False
     manages: bool = False  # somebody else's: a reason is asked for
 
 
@@ -65,12 +69,15 @@ class Rights:
     managed: frozenset[UUID]
     running: frozenset[UUID]
     terminals: bool = False  # the driver can start one more program in what runs
+    resizes: bool = False  # the cluster can change the share of what runs
 
     @classmethod
     def of(cls, actor: Actor) -> "Rights":
         managed = tenants.tenants_where(actor, at_least=Role.MANAGER).order_by().values_list("id", flat=True)
         running = tenants.runs_in(actor).order_by().values_list("id", flat=True)
-        return cls(actor, frozenset(managed), frozenset(running), drivers.terminals() is not None)
+        site = cluster.site()
+        resizes = site is not None and site.resizing != Resizing.NONE
+        return cls(actor, frozenset(managed), frozenset(running), drivers.terminals() is not None, resizes)
 
     def on(self, workload: Workload) -> Abilities:
         mine = workload.owner_id == self.actor.user_id
@@ -86,8 +93,17 @@ class Rights:
             start=kept and workload.has_ended and (member or self.actor.is_operator),
             extend=ends and wanted and workload.time_limit_seconds is not None,
             change=ends and kept,
+            resize=ends and kept and self._resizable(workload),
             manages=ends and not mine,
         )
+
+    def _resizable(self, workload: Workload) -> bool:
+        """A whole GPU stays whole while it runs."""
+        share = workload.share
+        if share is None or workload.has_ended:
+            return share is not None
+        runs = workload.desired == Desired.RUNNING and workload.phase in RUNS
+        return self.resizes and runs and not share.exclusive
 
 
 @dataclass(frozen=True)
@@ -166,12 +182,18 @@ def _bar(workload: Workload, card: Gpu | None, sample: Sample | None) -> ShareBa
 
 
 def needing(views: Iterable[WorkloadView]) -> list[WorkloadView]:
-    """Those that ask for a decision of their owner: failed, ended without their doing, or soon at their time limit."""
+    """Those that ask for a decision of their owner: failed, ended without their doing, around their limits, or soon at their time limit."""
     found = []
-    for view in views:
+    shown = list(views)
+    told = {notice.workload_id: notice for notice in notices.open_of(view.workload.id for view in shown)}
+    for view in shown:
         row = view.workload
         if row.phase == Phase.FAILED or (row.phase == Phase.STOPPED and view.why.severity == Severity.WARNING):
             found.append(WorkloadView(row, view.may, view.bars, view.why.title))
+        elif row.id in told:
+            found.append(
+                WorkloadView(row, view.may, view.bars, explain(told[row.id].code, told[row.id].evidence).title)
+            )
         elif row.phase == Phase.READY and row.warn_at is not None and clock.now() >= row.warn_at:
             found.append(WorkloadView(row, view.may, view.bars, _("stops soon, at its time limit")))
     return found

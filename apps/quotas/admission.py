@@ -142,6 +142,29 @@ def decide(request: Resources, nodes: Sequence[Node], *, has_place: bool = False
     return waits if has_place else _place_in_queue(nodes, waits)
 
 
+def decide_change(held: Amounts, request: Resources, nodes: Sequence[Node]) -> Decision:
+    """May what holds `held` hold `request` in its place, at once or not at all? `nodes` count `held` among what is used.
+
+    Only what grows is asked for: to become smaller is always allowed, also where a limit was lowered below its use. Growing is a later
+    request than those that wait, and does not overtake them.
+    """
+    asked = Amounts.of(request)
+    grown = [name for name in AMOUNTS if getattr(asked, name) > getattr(held, name)]
+    lines = [
+        _Line(node, name, getattr(asked, name), getattr(node.used, name) - getattr(held, name), limit)
+        for node in nodes
+        for name in grown
+        if (limit := getattr(node.limits, name)) is not None
+    ]
+    short = next((line for line in lines if line.asked > line.free), None)
+    if short is not None:
+        return Decision(Kind.REFUSE, "resize_quota", short.evidence(), _cut(request, lines, ever=False))
+    ahead = next((node for node in nodes if node.held_back), None)
+    if grown and ahead is not None:
+        return Decision(Kind.REFUSE, "resize_turn", {"node": ahead.id, "tenant": ahead.name})
+    return Decision(Kind.ADMIT, "resize_fits", {}, request)
+
+
 def _place_in_queue(nodes: Iterable[Node], waits: Decision) -> Decision:
     """`waits`, or a refusal where the queue of some node is full."""
     for node in nodes:

@@ -14,7 +14,7 @@ from apps.core import bells, clock
 from apps.core.errors import Conflict, InvalidInput
 from apps.core.share import Resources
 from apps.quotas import ledger
-from apps.quotas.admission import AMOUNTS, Amounts, Decision, Kind, decide
+from apps.quotas.admission import AMOUNTS, Amounts, Decision, Kind, decide, decide_change
 from apps.quotas.ledger import LIMITS, Path, Waiting
 from apps.quotas.models import Claim, Quota
 from apps.quotas.selectors import Line, lines
@@ -50,6 +50,41 @@ def _write(workload_id: UUID, run: int, tenant_id: UUID, owner_id: UUID, resourc
         owner_id=owner_id,
         **{name: getattr(amounts, name) for name in AMOUNTS},
     )
+
+
+def preview_exchange(*, path: Path, claim: Claim, resources: Resources, waiting: Waiting) -> Decision:
+    """What `exchange` would decide; true as long as the locks of `path` are held."""
+    held = Amounts(**{name: getattr(claim, name) for name in AMOUNTS}, running=1)
+    return decide_change(held, resources, ledger.nodes(path, claim.owner_id, waiting))
+
+
+def exchange(*, path: Path, claim: Claim, resources: Resources, waiting: Waiting) -> Decision:
+    """Decide whether a held claim may become one on `resources`. Until `fit` tells what the cluster keeps, it holds the larger of both."""
+    decision = preview_exchange(path=path, claim=claim, resources=resources, waiting=waiting)
+    if decision.kind is Kind.ADMIT:
+        asked = Amounts.of(resources)
+        _hold(claim, {name: max(getattr(claim, name), getattr(asked, name)) for name in AMOUNTS})
+    return decision
+
+
+def fit(*, workload_id: UUID, run: int, resources: Resources) -> bool:
+    """A claim becomes what the cluster keeps now, as it was observed. Returns whether something came free."""
+    claim = ledger.held().filter(workload_id=workload_id, run=run).first()
+    if claim is None:
+        return False
+    kept = {name: getattr(Amounts.of(resources), name) for name in AMOUNTS}
+    freed = any(getattr(claim, name) > amount for name, amount in kept.items())
+    _hold(claim, kept)
+    return freed
+
+
+def _hold(claim: Claim, amounts: Mapping[str, int]) -> None:
+    if all(getattr(claim, name) == amount for name, amount in amounts.items()):
+        return
+    for name, amount in amounts.items():
+        setattr(claim, name, amount)
+    claim.save(update_fields=list(amounts))
+    bells.ring(f"user:{claim.owner_id}", *(f"tenant:{node}" for node in Tree.load().path(claim.tenant_id)))
 
 
 def settle(*, workload_id: UUID, run: int) -> bool:

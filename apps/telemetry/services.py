@@ -8,7 +8,7 @@ from apps.cluster.specs import Sample as Seen
 from apps.core import bells
 from apps.telemetry.models import Sample, Step
 
-SEEN = tuple(f.name for f in fields(Seen) if f.name not in ("subject", "at"))
+SEEN = tuple(f.name for f in fields(Seen) if f.name not in ("subject", "at", "bypass"))
 FIGURES = (*SEEN, "compute_peak")  # the highest second within a coarse step
 KEPT = {Step.SECOND: 15 * 60, Step.TEN_SECONDS: 48 * 3600, Step.FIVE_MINUTES: 90 * 24 * 3600}  # seconds
 BATCH = 500  # rows per statement: below SQLite's limit on variables

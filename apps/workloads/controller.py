@@ -17,7 +17,7 @@ from apps.cluster.specs import Observation
 from apps.core import bells, clock
 from apps.core.errors import Unavailable
 from apps.telemetry import services as telemetry
-from apps.workloads import adoption, lease, reconcile, resync, timers
+from apps.workloads import adoption, bypass, lease, reconcile, resync, timers
 from apps.workloads.queue import admit_all
 from apps.workloads.threads import DatabaseThread
 from apps.workloads.visits import Visits
@@ -42,6 +42,7 @@ class Controller:
         self._timer = asyncio.Event()
         self._cards = asyncio.Event()
         self._everything = asyncio.Event()
+        self._bypass = bypass.Watch()
         self._suspects: set[UUID] = set()  # have ended, and were seen to run
         self._visits = Visits(self._reached, self._unreached, again=self._queue.add)
         self.working = asyncio.Event()  # set once everything that was there has been adopted
@@ -203,6 +204,7 @@ class Controller:
         self.retry_now()  # after a gap of the agent, what failed for want of it can go on
         async for batch in self._cluster.samples():
             await self._upkeep_rows(telemetry.ingest, batch)
+            await self._upkeep_rows(bypass.take, self._bypass, self._fence, batch)
 
     async def _upkeep(self) -> None:
         for round_number in count():

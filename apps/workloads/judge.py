@@ -20,6 +20,7 @@ class Errand(StrEnum):
 
     NOTHING = "nothing"
     APPLY = "apply"  # make it be
+    RESIZE = "resize"  # it runs, and another share is wanted than the one in force
     LOOK = "look"  # it should be there: see how it is
     END = "end"  # ask it to end, again and again until it is gone
     REMOVE = "remove"  # ended and deleted: remove its volumes, then mark the row
@@ -35,7 +36,9 @@ def errand(workload: Workload, *, still_there: bool = False) -> Errand:
         return Errand.REMOVE if workload.desired == Desired.DELETED else Errand.NOTHING
     if workload.desired != Desired.RUNNING:
         return Errand.END
-    return Errand.APPLY if workload.phase == Phase.ADMITTED else Errand.LOOK
+    if workload.phase == Phase.ADMITTED:
+        return Errand.APPLY
+    return Errand.RESIZE if workload.resize_from is not None else Errand.LOOK
 
 
 @dataclass(frozen=True, slots=True)

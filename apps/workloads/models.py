@@ -53,6 +53,9 @@ class Workload(models.Model):
     cpu_milli = models.PositiveIntegerField(default=1000)
     ram = models.PositiveBigIntegerField(default=2 * 1024**3)
 
+    # The share in force while another one is on its way to the cluster (GpuShare as a dictionary); null: the row's own is in force.
+    resize_from = models.JSONField(null=True, blank=True)
+
     desired = models.CharField(max_length=16, choices=Desired.choices, default=Desired.RUNNING)
     generation = models.PositiveIntegerField(default=1)  # rises with every change of what is wanted; ETag of the API
     run = models.PositiveIntegerField(default=1)  # rises with every start
@@ -148,6 +151,28 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workload_id} run {self.run}: {self.phase}"
+
+
+class Notice(models.Model):
+    """Something about one run that its people and operators should know, for as long as it holds: a code of the catalogue, with evidence."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="notices")
+    run = models.PositiveIntegerField()
+    code = models.CharField(max_length=64)
+    evidence = models.JSONField(default=dict)
+    began_at = models.DateTimeField(default=clock.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar = ["-began_at", "-id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["workload", "code"], condition=Q(ended_at=None), name="one_open_notice_of_a_kind"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload_id} run {self.run}: {self.code}"
 
 
 class Lease(models.Model):

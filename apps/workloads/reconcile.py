@@ -4,9 +4,9 @@ Safe to kill between any two steps: every cluster call is idempotent, every writ
 was not written is found again by looking. No network call is made inside a transaction.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -16,22 +16,16 @@ from apps.cluster.specs import Observation, RunSpec, RunState
 from apps.core import clock
 from apps.core.errors import PortalError, Unavailable
 from apps.core.reason_texts import CATALOGUE
+from apps.core.share import GpuShare
 from apps.quotas import ledger
 from apps.quotas import services as quotas
-from apps.workloads import kinds
+from apps.workloads import kinds, notices
 from apps.workloads.judge import Errand, errand, judge
 from apps.workloads.lease import Fence
 from apps.workloads.models import ENDED, Desired, Phase, Workload
 from apps.workloads.moves import move, note, ring
+from apps.workloads.resized import Database, resized
 from apps.workloads.states import Event
-
-Result = TypeVar("Result")
-
-
-class Database(Protocol):
-    """Runs a synchronous function in the thread that owns the connection."""
-
-    async def __call__(self, function: Callable[..., Result], *args: Any) -> Result: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +38,7 @@ class Loaded:
     errand: Errand
     spec: RunSpec | None = None
     volumes: Sequence[str] = ()
+    share: GpuShare | None = None  # wanted, where another one is in force
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,8 @@ def load(workload_id: UUID, suspect: bool) -> Loaded | None:
     kind = kinds.get(workload.kind)
     volumes = kind.volumes_to_remove(workload) if todo is Errand.REMOVE else ()
     spec = kind.build_spec(workload) if todo in (Errand.APPLY, Errand.END) else None
-    return Loaded(workload.id, workload.run, workload.slug, todo, spec, volumes)
+    share = workload.share if todo is Errand.RESIZE else None
+    return Loaded(workload.id, workload.run, workload.slug, todo, spec, volumes, share)
 
 
 async def ask(cluster: Cluster, loaded: Loaded) -> Observation:
@@ -112,6 +108,8 @@ def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
         return Outcome()
     verdict = judge(row, seen)
     facts = _take_facts(row, seen)
+    if verdict.settle:
+        facts += _end_of_run(row)
     if verdict.event in (Event.ENDED, Event.BROKE):
         row.desired = Desired.STOPPED  # it ended by itself: a run is wanted once
         facts.append("desired")
@@ -124,6 +122,15 @@ def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
     settled = verdict.settle and quotas.settle(workload_id=row.id, run=row.run)
     deleted = row.phase in ENDED and row.desired == Desired.DELETED
     return Outcome(settled, moved, (row.slug, row.run) if verdict.answers else None, again=deleted)
+
+
+def _end_of_run(row: Workload) -> list[str]:
+    """What was said of a run ends with it; a share that was on its way is that of the next run."""
+    notices.end(row)
+    if row.resize_from is None:
+        return []
+    row.resize_from = None
+    return ["resize_from"]
 
 
 def _take_facts(row: Workload, seen: Observation) -> list[str]:
@@ -207,9 +214,15 @@ async def reconcile(
             await cluster.remove_volume(volume)
         await database(record_removed, fence, loaded)
         return Outcome(moved=True)
+    freed, again = False, False
+    if loaded.share is not None:
+        freed, again = await resized(cluster, database, fence, loaded, loaded.share)
     try:
         seen = await ask(cluster, loaded)
     except Unavailable as error:
         await database(record_silence, fence, loaded, error)
         raise
-    return await database(record, fence, loaded, seen)
+    outcome = await database(record, fence, loaded, seen)
+    return replace(
+        outcome, settled=outcome.settled or freed, moved=outcome.moved or freed, again=outcome.again or again
+    )

@@ -48,7 +48,7 @@ def compare(fence: Fence, seen: Sequence[Observation]) -> tuple[list[UUID], list
 
 def _calm(row: Workload, observation: Observation) -> bool:
     """Whether reconciling the row would change nothing."""
-    if row.desired != Desired.RUNNING or row.phase == Phase.ADMITTED:
+    if row.desired != Desired.RUNNING or row.phase == Phase.ADMITTED or row.resize_from is not None:
         return False
     verdict = judge(row, observation)
     if verdict.answers or verdict.settle:

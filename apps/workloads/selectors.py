@@ -15,7 +15,7 @@ from apps.core.errors import NotFound
 from apps.core.reasons import Explanation, explain
 from apps.tenants.models import Role
 from apps.tenants.selectors import RANK, role_in, tenants_where
-from apps.workloads.models import Phase, Step, Workload
+from apps.workloads.models import Notice, Phase, Step, Workload
 
 STALE_AFTER = timedelta(seconds=45)  # three heartbeats of the controller
 
@@ -41,6 +41,11 @@ def get(actor: Actor, workload_id: UUID) -> Workload:
 def steps(workload: Workload, run: int | None = None) -> QuerySet[Step]:
     """Of one run (None: the latest), in order."""
     return Step.objects.filter(workload=workload, run=workload.run if run is None else run)
+
+
+def notices(workload: Workload, run: int | None = None) -> QuerySet[Notice]:
+    """What people should know of one run (None: the latest), the newest first; those that still hold have no end."""
+    return Notice.objects.filter(workload=workload, run=workload.run if run is None else run)
 
 
 def position(workload: Workload) -> int | None:

@@ -114,7 +114,7 @@ def refusal(decision: Decision) -> PortalError:
     return error(why.text, hint=why.action, evidence=evidence)
 
 
-def _locked(workload: Workload) -> Workload:
+def locked(workload: Workload) -> Workload:
     """The row as it is now, locked. Raises NotFound where it was deleted meanwhile."""
     row = (
         Workload.objects.select_for_update(of=("self",), no_key=True)
@@ -127,7 +127,7 @@ def _locked(workload: Workload) -> Workload:
     return row
 
 
-def _want(workload: Workload, **fields: Any) -> None:
+def want(workload: Workload, **fields: Any) -> None:
     """Change what is wanted: every change is a new generation and a new version."""
     for name, value in fields.items():
         setattr(workload, name, value)
@@ -154,10 +154,10 @@ def _who(actor: Actor, workload: Workload, why: str) -> tuple[str, dict[str, Any
 @transaction.atomic
 def stop(*, actor: Actor, workload: Workload, reason: str = "") -> Workload:
     """Ask it to end; `reason` is shown to its owner. Again, or after its end, changes nothing."""
-    row = _locked(workload)
+    row = locked(workload)
     policies.may_end(actor, row)
     if row.desired == Desired.RUNNING and not row.has_ended:
-        _want(row, desired=Desired.STOPPED)
+        want(row, desired=Desired.STOPPED)
         code, evidence = _who(actor, row, reason)
         _end(row, code, evidence)
         audit.record(actor=actor, verb=f"{row.kind}.stop", target=row, tenant=row.tenant_id, reason=reason)
@@ -170,7 +170,7 @@ def expire(workload_id: UUID) -> bool:
     row = Workload.objects.select_for_update(no_key=True).filter(id=workload_id, desired=Desired.RUNNING).first()
     if row is None or row.expires_at is None or row.expires_at > clock.now() or row.has_ended:
         return False
-    _want(row, desired=Desired.STOPPED)
+    want(row, desired=Desired.STOPPED)
     _end(row, "time_limit", {"limit_seconds": row.time_limit_seconds or 0, "expired_at": row.expires_at.isoformat()})
     audit.record(actor=Actor.system(), verb=f"{row.kind}.stop", target=row, tenant=row.tenant_id, reason="time limit")
     return True
@@ -181,7 +181,7 @@ def start(*, actor: Actor, workload: Workload) -> Workload:
     """A new run of something that has ended, through quota and queue again. Already running or waiting changes nothing."""
     policies.may_start(actor, workload)
     path = ledger.lock_path(workload.tenant_id)
-    row = _locked(workload)
+    row = locked(workload)
     if row.desired == Desired.RUNNING and not row.has_ended:
         return row
     if row.desired == Desired.DELETED:
@@ -190,7 +190,7 @@ def start(*, actor: Actor, workload: Workload) -> Workload:
         raise Conflict(
             _("“%(name)s” is still stopping. Start it again in a moment.") % {"name": row.name}, code="still_stopping"
         )
-    _want(
+    want(
         row,
         desired=Desired.RUNNING,
         run=row.run + 1,
@@ -199,6 +199,7 @@ def start(*, actor: Actor, workload: Workload) -> Workload:
         exit_code=None,
         cards=[],
         node="",
+        resize_from=None,
     )
     _enqueue(row, path)
     audit.record(actor=actor, verb=f"{row.kind}.start", target=row, tenant=row.tenant_id, after={"run": row.run})
@@ -208,7 +209,7 @@ def start(*, actor: Actor, workload: Workload) -> Workload:
 @transaction.atomic
 def extend(*, actor: Actor, workload: Workload, seconds: int) -> Workload:
     """`seconds` more before the time limit, at most 30 days from now."""
-    row = _locked(workload)
+    row = locked(workload)
     policies.may_end(actor, row)
     if row.time_limit_seconds is None:
         raise Conflict(_("“%(name)s” has no time limit.") % {"name": row.name}, code="no_time_limit")
@@ -221,7 +222,7 @@ def extend(*, actor: Actor, workload: Workload, seconds: int) -> Workload:
             _("It cannot be extended so far."), fields={"seconds": _("The end may lie at most 30 days from now.")}
         )
     before = {"time_limit_seconds": row.time_limit_seconds}
-    _want(row, time_limit_seconds=row.time_limit_seconds + seconds, expires_at=expires_at)
+    want(row, time_limit_seconds=row.time_limit_seconds + seconds, expires_at=expires_at)
     row.next_due_at = row.warn_at
     row.save(update_fields=["next_due_at"])
     bells.ring("controller")
@@ -233,12 +234,12 @@ def extend(*, actor: Actor, workload: Workload, seconds: int) -> Workload:
 @transaction.atomic
 def rename(*, actor: Actor, workload: Workload, name: str) -> Workload:
     """For people; slug and files keep their names."""
-    row = _locked(workload)
+    row = locked(workload)
     policies.may_end(actor, row)
     _check(row.tenant, name, None)
     before = row.name
     if name.strip() != before:
-        _want(row, name=name.strip())
+        want(row, name=name.strip())
         audit.record(
             actor=actor,
             verb=f"{row.kind}.rename",
@@ -253,10 +254,10 @@ def rename(*, actor: Actor, workload: Workload, name: str) -> Workload:
 @transaction.atomic
 def delete(*, actor: Actor, workload: Workload, reason: str = "") -> Workload:
     """Ask it to end and then to disappear. The row stays, marked deleted, once it was seen gone."""
-    row = _locked(workload)
+    row = locked(workload)
     policies.may_end(actor, row)
     if row.desired != Desired.DELETED:
-        _want(row, desired=Desired.DELETED)
+        want(row, desired=Desired.DELETED)
         _end(row, "deleted", {"by": actor.label})
         audit.record(actor=actor, verb=f"{row.kind}.delete", target=row, tenant=row.tenant_id, reason=reason)
     return row

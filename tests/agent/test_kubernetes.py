@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ class ClusterSite:
     server: ApiServer
     agent: Agent
     url: str
+    options: list[str | Path]  # of the agent
 
     @property
     def folder(self) -> Path:
@@ -38,6 +40,12 @@ class ClusterSite:
     def claim(self, uid: str, **how: Any) -> tuple[str, str]:
         self.server.put(CLAIMS, "tenant", resource_claim(uid, name=uid, **how))
         return uid, uid
+
+    async def refresh(self, uid: str, token: str) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"{self.url}/claims/{uid}/refresh"
+        async with aiohttp.ClientSession(headers=headers) as client, client.post(url) as response:
+            return response.status, await response.text()
 
     async def get(self, path: str, token: str = "") -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -51,8 +59,9 @@ async def cluster(site: Site, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig(server, site.place)))
         (site.place / "token").write_text(f"{TOKEN}\n")
         address = f"127.0.0.1:{_closed_port()}"
-        async with running_agent(site.place, *in_cluster(site, address)) as agent:
-            yield ClusterSite(site, server, agent, f"http://{address}")
+        options = in_cluster(site, address)
+        async with running_agent(site.place, *options) as agent:
+            yield ClusterSite(site, server, agent, f"http://{address}", options)
 
 
 def in_cluster(site: Site, address: str) -> list[str | Path]:
@@ -101,6 +110,51 @@ async def test_a_claim_is_prepared_with_limits_that_programs_will_meet(cluster: 
         assert health["kubernetes"]["registered"]
         assert await caller.unprepare(("claim-1", "claim-1"), ("claim-2", "claim-2")) == {"claim-1": "", "claim-2": ""}
     assert (await cluster.agent.ask("GET", "/claims"))["claims"] == []
+
+
+async def test_limits_on_the_claim_are_obeyed_when_somebody_says_that_they_changed(cluster: ClusterSite) -> None:
+    """By a program that runs, and with no more rights than to read the claim."""
+    async with kubelet(cluster.folder / "k") as caller:
+        assert (await caller.prepare(cluster.claim("claim-1")))["claim-1"].error == ""
+        cluster.claim("claim-1", limits='{"memory": 2147483648, "ceiling": 400}')
+        status, told = await cluster.refresh("claim-1", TOKEN)
+        device = json.loads(told)["devices"][0]
+        assert (status, device["memory"], device["compute"], device["ceiling"]) == (200, 2 * GIB, 300, 400)
+        assert (await cluster.refresh("claim-1", "another"))[0] == 401
+        assert (await cluster.refresh("nobody", TOKEN))[0] == 404
+        answer = (await caller.prepare(("claim-1", "claim-1")))["claim-1"]
+        assert answer.error == "", "kubelet may ask again at any time"
+        claim = await cluster.agent.ask("GET", "/claims/claim-1")
+        assert claim["devices"][0]["memory"] == 2 * GIB
+        cluster.claim("claim-1")
+        assert json.loads((await cluster.refresh("claim-1", TOKEN))[1])["devices"][0]["memory"] == 8 * GIB
+
+
+@pytest.mark.parametrize(
+    "limits", ['{"memory": 17179869184}', '{"ceiling": 200}', '{"memory": "2Gi"}', "[]", "2Gi"],
+    ids=["more than was allocated", "below the guarantee", "no number", "no object", "no JSON"],
+)  # fmt: skip
+async def test_limits_that_make_no_sense_are_refused_and_those_in_force_stay(cluster: ClusterSite, limits: str) -> None:
+    async with kubelet(cluster.folder / "k") as caller:
+        await caller.prepare(cluster.claim("claim-1"))
+        cluster.claim("claim-1", limits=limits)
+        status, told = await cluster.refresh("claim-1", TOKEN)
+        assert (status, "tessera.dev/limits" in json.loads(told)["message"]) == (422, True)
+    claim = await cluster.agent.ask("GET", "/claims/claim-1")
+    assert (claim["devices"][0]["memory"], claim["devices"][0]["ceiling"]) == (8 * GIB, 1000)
+
+
+async def test_an_agent_that_was_away_obeys_the_claims_limits_when_it_comes_back(
+    cluster: ClusterSite, site: Site
+) -> None:
+    async with kubelet(cluster.folder / "k") as caller:
+        await caller.prepare(cluster.claim("claim-1"))
+    await cluster.agent.kill()
+    cluster.claim("claim-1", limits='{"memory": 2147483648}')
+    async with running_agent(site.place, *cluster.options) as agent:
+        async with asyncio.timeout(BOUND):
+            while (await agent.ask("GET", "/claims/claim-1"))["devices"][0]["memory"] != 2 * GIB:
+                await agent.whole_second()
 
 
 async def test_over_the_network_one_can_read_with_the_token_and_nothing_else(cluster: ClusterSite) -> None:

@@ -8,10 +8,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apps.cluster.specs import Card, Endpoint, Holder, Inventory, LogChunk, Observation, RunSpec, RunState, Sample
+from apps.cluster.specs import (
+    Card,
+    Endpoint,
+    Holder,
+    Inventory,
+    LogChunk,
+    Observation,
+    Resizing,
+    RunSpec,
+    RunState,
+    Sample,
+)
 from apps.core import clock
-from apps.core.errors import NotFound, Unavailable
-from apps.core.share import GIB
+from apps.core.errors import Conflict, NotFound, Unavailable
+from apps.core.share import GIB, GpuShare
 
 ALIVE = (RunState.WAITING, RunState.PREPARING, RunState.STARTING, RunState.READY, RunState.STOPPING)
 H100 = Card(
@@ -39,6 +50,7 @@ class FakeCluster:
         self.calls: list[tuple[str, str]] = []  # (method, uid), in order
         self.removed_volumes: list[str] = []
         self.refuse: Exception | None = None  # raised by the next apply
+        self.resizing = Resizing.FULL
         self.before: Callable[[str, str], None] = lambda method, uid: None  # a test's chance to interfere
         self._listeners: list[asyncio.Queue[Observation]] = []
         self.sample_batches: asyncio.Queue[Sequence[Sample]] = asyncio.Queue()
@@ -74,6 +86,20 @@ class FakeCluster:
             asyncio.get_running_loop().call_soon(self.go, uid, RunState.EXITED)
         return known.seen
 
+    async def resize(self, uid: str, run: int, share: GpuShare) -> GpuShare:
+        self._answer("resize", uid)
+        known = self.runs.get(uid)
+        gpu = known.spec.resources.gpu if known else None
+        if known is None or gpu is None or known.spec.run != run or not known.seen.cards:
+            raise NotFound("no such run")
+        for card in (self._with_holders(card) for card in self.cards if card.uuid in known.seen.cards):
+            memory, compute = card.free_memory + gpu.memory, card.free_compute + gpu.compute
+            if share.memory > memory or share.compute > compute:
+                evidence = {"room_bytes": memory, "room_permille": compute}
+                raise Conflict("no room on the card", code="resize_card", evidence=evidence)
+        known.spec = replace(known.spec, resources=replace(known.spec.resources, gpu=share))
+        return share
+
     async def get(self, uid: str) -> Observation:
         self._answer("get", uid)
         known = self.runs.get(uid)
@@ -107,8 +133,9 @@ class FakeCluster:
     async def inventory(self) -> Inventory:
         self._answer("inventory", "")
         return Inventory(
-            "fake", clock.now(), tuple(map(self._with_holders, self.cards)), 32_000, 128 * GIB, "single_account"
-        )
+            "fake", clock.now(), tuple(map(self._with_holders, self.cards)), 32_000, 128 * GIB, "single_account",
+            resizing=self.resizing,
+        )  # fmt: skip
 
     async def samples(self) -> AsyncIterator[Sequence[Sample]]:
         while True:

@@ -5,6 +5,7 @@ Two of them are told differently here.
 
 from apps.cluster.drivers.kubernetes import KubernetesCluster
 from apps.cluster.specs import RunState
+from tests.contract.test_resizing import *  # noqa: F403
 from tests.contract.test_runs import *  # noqa: F403
 from tests.contract.test_shares import *  # noqa: F403
 from tests.contract.test_survival import *  # noqa: F403

@@ -10,11 +10,12 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from vcuda.node import nvidia
+from vcuda.node.backends.choose import choose
 from vcuda.node.clock import Clock, MonotonicClock, SimClock
 from vcuda.node.errors import NodeError, Unavailable
 from vcuda.node.node import Node
@@ -77,7 +78,7 @@ async def work(claims: Path, options: Options, life: Life, lock: int, dra: DraDr
     """From the moment at which the state is ours until the end."""
     try:
         driver = open_driver(options)
-        node = Node(root=claims, cards=driver.nvml.cards(), libraries=driver.libraries, simulated=driver.simulated)
+        node = make_node(claims, driver, options)
         node.adopt()
         try:
             return await Agent(node, driver, options, life, dra).serve()
@@ -100,6 +101,22 @@ class Life:
         self.stopping.set()
 
 
+def make_node(claims: Path, driver: Driver, options: Options) -> Node:
+    """With what keeps the limits here, which every card tells."""
+    cards = driver.nvml.cards()
+    backends = choose(options.backend, [card.uuid for card in cards], contained=options.kubernetes is not None)
+    log.info(
+        "Limits are kept by %s (%s), whole cards by %s.", backends.parts.name, backends.reason, backends.whole.name
+    )
+    return Node(
+        root=claims,
+        cards=[replace(card, attributes={**card.attributes, **backends.told()}) for card in cards],
+        libraries=driver.libraries,
+        simulated=driver.simulated,
+        backends=backends,
+    )
+
+
 class Agent:
     """Node, heartbeat, HTTP and, in a cluster, kubelet's side together, from the first tick to a clean end."""
 
@@ -116,7 +133,8 @@ class Agent:
         address = self._options.socket
         ticker = Ticker(self._node, self._driver.nvml, self._driver.clock, self._take_in, self._life.fail)
         await ticker.first()
-        api = Api(self._node, self._driver.clock, self._feed, self._status)
+        refresh = self._refresh if self._options.kubernetes else None
+        api = Api(self._node, self._driver.clock, self._feed, self._status, refresh)
         runners = [await serve_http(api.application(), listen(address))]
         if self._options.listen:
             runners.append(await serve_http(api.reading(self._options.listen.token), self._options.listen.open()))
@@ -148,6 +166,10 @@ class Agent:
 
     def _status(self) -> dict[str, Any]:
         return {"kubernetes": self._dra.status()} if self._dra else {}
+
+    async def _refresh(self, name: str) -> None:
+        if self._dra:
+            await self._dra.refresh(name)
 
 
 def open_driver(options: Options) -> Driver:

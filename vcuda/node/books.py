@@ -42,6 +42,7 @@ class Moment:
     at_ns: int
     pages: tuple[Page, ...]
     slots: tuple[Slot, ...]
+    hidden: bool = False  # somebody holds a slot whose process id we cannot see
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -75,7 +76,8 @@ class Books:
         """Raises LayoutError when somebody has cut the ledger off."""
         holders = self.lock.holders()
         slots = tuple(self.ledger.slots(holders, devices=self.cards, pids=holders))
-        return Moment(now_ns, tuple(self._page(index, slots, now_ns) for index in range(self.cards)), slots)
+        pages = tuple(self._page(index, slots, now_ns) for index in range(self.cards))
+        return Moment(now_ns, pages, slots, hidden=0 in holders.values())
 
     def _page(self, index: int, slots: Sequence[Slot], now_ns: int) -> Page:
         device = self.ledger.device(index)

@@ -5,12 +5,14 @@ Glue between the pure laws (`lender`, `balance`, `neighbours`, `utilisation`) an
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from vcuda.node import balance
-from vcuda.node.books import activity
+from vcuda.node.books import Moment, activity
+from vcuda.node.bypass import Sight, Window
 from vcuda.node.gauge import Mean
 from vcuda.node.kept import Kept, KeptPart
 from vcuda.node.lender import Want, lend
@@ -19,6 +21,7 @@ from vcuda.node.nvml import CardFacts, Gauges, Look
 from vcuda.node.utilisation import Measured, Utilisation
 
 _PPM: Final = 1_000_000
+log = logging.getLogger(__name__)
 _FADE: Final = 0.98  # per tick, of the largest estimate: a tenth is left after 11 s
 
 Attribute = Callable[[int], str | None]  # process id -> claim
@@ -58,6 +61,8 @@ def tick_card(card: CardState, look: Look, claims: Sequence[Kept], claim_of: Att
         if not look.fault:
             part.gauge.tick(_busy(part, measured), measured, card.utilisation, now_ns)
         _watch(claim, part)
+        if look.processes is not None and claim.now is not None and claim.backend.shim:
+            _look_for_bypass(card, claim, part, claim.now, measured)
         if card.utilisation.newest_us != window_before:
             _balance(claim, part, measured)
         near = neighbours[name]
@@ -81,10 +86,36 @@ def _attribute(look: Look, kept: Mapping[str, tuple[Kept, KeptPart]], claim_of: 
     return owners
 
 
+def _look_for_bypass(card: CardState, claim: Kept, part: KeptPart, now: Moment, measured: Measured | None) -> None:
+    """Where a slot's owner cannot be seen by number, nobody is called a stranger."""
+    page, known = now.pages[part.index], set(now.processes)
+    processes = card.look.processes or ()
+    strangers = {p.pid: p.used for p in processes if p.pid in part.pids - known} if not now.hidden else {}
+    if measured is not None:
+        books = page.device
+        counted = (books.launches, books.copy_to_device, books.copy_to_host, books.copy_on_device)
+        under_way = bool(page.outstanding_ns or page.unmeasured or page.waiting)
+        busy = _busy(part, measured) or 0
+        part.watch.window(Window(length_ns=measured.length_ns, busy_ns=busy, counted=counted, under_way=under_way))
+    began = part.watch.feed(
+        Sight(
+            strangers=strangers,
+            beyond=part.uncounted_bytes,
+            contexts=sum(slot.devices[part.index].contexts for slot in now.slots if slot.alive),
+            context_bytes=page.device.overhead_bytes,
+            percents=card.utilisation.percents,
+        )
+    )
+    if began:
+        log.warning(
+            "Claim %s goes around its limits on %s: %s", claim.claim.name, part.record.uuid, part.watch.evidence
+        )
+
+
 def _beyond_books(claim: Kept, part: KeptPart) -> int | None:
     """What the driver shows above the ledger. The larger figure of the ledger before and after the driver was asked
     counts, so that an allocation or a free in between is not taken for a bypass."""
-    if part.observed_bytes is None or claim.now is None:
+    if part.observed_bytes is None or claim.now is None or not claim.backend.shim:
         return None
     moments = [moment for moment in (claim.before, claim.now) if moment is not None]
     return max(0, part.observed_bytes - max(moment.pages[part.index].held_bytes for moment in moments))

@@ -25,6 +25,7 @@ def claim(kept: Kept) -> dict[str, Any]:
         "uid": kept.claim.uid,
         "gid": kept.claim.gid,
         "name": kept.claim.name,
+        "backend": kept.backend.name,
         "devices": [_part(kept, part) for part in kept.parts.values()],
         "processes": [
             {"pid": slot.pid, "started_ns": slot.started_ns}
@@ -49,7 +50,7 @@ def _card(node: Node, card: CardState) -> dict[str, Any]:
         "claims": [
             {
                 "uid": held.claim,
-                "memory": held.part.memory,
+                "memory": held.memory,
                 "compute": held.part.compute,
                 "ceiling": held.part.ceiling,
                 "share": held.share,

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from vcuda.node import prepare
+from vcuda.node.backends.base import Backend, enforced
 from vcuda.node.balance import HIGHEST, LOWEST
 from vcuda.node.books import Books, Moment, Page
+from vcuda.node.bypass import Watch
 from vcuda.node.claims import Claim, Held, changed_record, part_of
 from vcuda.node.gauge import Gauge
 from vcuda.node.layout import COMPUTE_LIMITED, ConfigFile, DeviceRecord, LedgerDevice
@@ -41,6 +43,7 @@ class KeptPart:
     uncounted_bytes: int | None = None
     gauge: Gauge = field(default_factory=Gauge)
     window: Window = field(default_factory=Window)
+    watch: Watch = field(default_factory=Watch)
     second: tuple[int, LedgerDevice] | None = None  # node time and books when the last sample was taken
 
     @property
@@ -50,8 +53,10 @@ class KeptPart:
 
 @dataclass(slots=True)
 class Kept:
-    """A claim, open."""
+    """A claim, open. `folder` is its own; `backend` keeps its limits."""
 
+    folder: Path
+    backend: Backend
     claim: Claim
     config: ConfigFile
     books: Books
@@ -60,7 +65,7 @@ class Kept:
     now: Moment | None = None
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, backend: Backend) -> Self:
         """Raises LayoutError when the files are of another layout. A record at which a former agent died is mended."""
         claim = prepare.adopt(folder)
         config = ConfigFile(folder / "config", writable=True)
@@ -68,6 +73,8 @@ class Kept:
         for index, record in enumerate(records):
             config.write(index, record)
         return cls(
+            folder=folder,
+            backend=backend,
             claim=claim,
             config=config,
             books=Books.open(folder, len(records)),
@@ -97,10 +104,12 @@ class Kept:
         part.record = record
 
     def change(self, claim: Claim) -> None:
+        """Raises Unavailable where the new limits are written and not in force."""
         for wanted in claim.parts:
             part = self.parts[wanted.uuid]
             self.write(part, changed_record(part.record, wanted))
         self.claim = claim
+        enforced(self.backend, self.folder, claim)
 
     def rest(self) -> None:
         """End all loans and forget the neighbours: nobody will watch them for a while."""
@@ -118,9 +127,15 @@ class Kept:
 
     def held(self) -> list[Held]:
         return [
-            Held(claim=self.claim.name, part=part_of(part.record), share=part.record.share)
+            Held(claim=self.claim.name, part=part_of(part.record), share=part.record.share, used=self.used(part))
             for part in self.parts.values()
         ]
+
+    def used(self, part: KeptPart) -> int:
+        """Bytes that its programs hold, by their books and no more than the driver shows: books can be filled with nonsense. 0: not known."""
+        if self.now is None or part.observed_bytes is None:
+            return 0
+        return min(self.now.pages[part.index].held_bytes, part.observed_bytes)
 
     def close(self) -> None:
         with suppress(ValueError):  # closed already

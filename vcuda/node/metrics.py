@@ -73,6 +73,13 @@ class _NodeCollector(Collector):
         for uuid, card in self._node.cards.items():
             healthy.add_metric([uuid], 0 if card.illness else 1)
         yield healthy
+        bypass = GaugeMetricFamily(
+            "tessera_claim_bypass", "1 while programs go around the claim's limits", labels=["claim", "card"]
+        )
+        for claim in self._node.claims.values():
+            for uuid, part in claim.parts.items():
+                bypass.add_metric([claim.claim.name, uuid], 0 if part.watch.evidence is None else 1)
+        yield bypass
         multiplier = GaugeMetricFamily(
             "tessera_claim_multiplier",
             "Correction of charged time against the driver's measurement",

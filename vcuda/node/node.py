@@ -15,7 +15,20 @@ from typing import Any, Final
 
 from vcuda.node import prepare
 from vcuda.node.attribute import Attribution
-from vcuda.node.claims import Claim, Held, check_name, check_room, new_record, parse_change, parse_claim
+from vcuda.node.backends.base import enforced
+from vcuda.node.backends.choose import Backends
+from vcuda.node.claims import (
+    MIB,
+    WHOLE,
+    Claim,
+    Held,
+    Part,
+    check_name,
+    check_room,
+    new_record,
+    parse_change,
+    parse_claim,
+)
 from vcuda.node.control import CardState, tick_card
 from vcuda.node.errors import Conflict, Missing, NodeError
 from vcuda.node.kept import Kept
@@ -46,6 +59,7 @@ class Node:
         libraries: prepare.Libraries | None,
         simulated: bool,
         attribution: Attribution | None = None,
+        backends: Backends | None = None,
     ) -> None:
         self.root = root
         self.cards = {facts.uuid: CardState(facts) for facts in cards}
@@ -56,6 +70,7 @@ class Node:
         self.ticked_ns: int | None = None
         self._libraries = libraries
         self._attribution = attribution or Attribution()
+        self.backends = backends or Backends()
 
     # --- claims ---
 
@@ -63,10 +78,19 @@ class Node:
         """Go on with the claims that lie on disk."""
         for folder in prepare.found(self.root):
             try:
-                self.claims[folder.name] = Kept.open(folder)
+                self.claims[folder.name] = self._adopted(folder)
             except (LayoutError, OSError, NodeError) as error:
                 self._set_aside(folder.name, str(error))
         log.info("Went on with %d claims from disk.", len(self.claims))
+
+    def _adopted(self, folder: Path) -> Kept:
+        """Its limits are in force already, or are written once more; a driver that refuses now is told of, and no reason to drop it."""
+        kept = Kept.open(folder, self.backends.found(folder, prepare.adopt(folder)))
+        try:
+            enforced(kept.backend, folder, kept.claim)
+        except NodeError as error:
+            log.warning("Claim %s: %s", folder.name, error)
+        return kept
 
     def put(self, name: str, body: object) -> tuple[Claim, bool]:
         """`keep`, with the claim as the body of an HTTP request."""
@@ -83,23 +107,46 @@ class Node:
             )
         kept = self.claims.get(name)
         if kept is not None:
-            return self._same(kept.claim, claim), False
+            same = self._same(kept.claim, claim)
+            enforced(kept.backend, kept.folder, same)
+            return same, False
         if self._libraries is None:
             raise Conflict("This machine has no GPU driver, so it has no cards to share.", code="no_cards")
         check_room(claim, self._allocatable(), self.held())
         prepare.check_account(self.root, claim)
+        prepare.check_group(claim)
+        backend = self.backends.of(claim)
         records = [new_record(part) for part in claim.parts]
-        self.claims[name] = Kept.open(prepare.prepare(self.root, claim, records, self._libraries))
-        log.info("Made claim %s on %s.", name, ", ".join(part.uuid for part in claim.parts))
+        folder = prepare.prepare(self.root, claim, records, self._libraries, shim=backend.shim)
+        try:
+            enforced(backend, folder, claim)
+            self.claims[name] = Kept.open(folder, backend)
+        except (NodeError, LayoutError, OSError):
+            backend.release(claim)
+            prepare.remove(self.root, name)
+            raise
+        log.info("Made claim %s on %s, kept by %s.", name, ", ".join(part.uuid for part in claim.parts), backend.name)
         return claim, True
 
+    def bring(self, claim: Claim) -> Claim:
+        """Make the claim, or bring the one that is there to these limits."""
+        kept = self.claims.get(claim.name)
+        if kept is None or _but_for_limits(kept.claim) != _but_for_limits(claim):
+            return self.keep(claim)[0]
+        return self._limit(kept, claim)
+
     def change(self, name: str, body: object) -> Claim:
-        """New limits, in place. Less memory than is used takes nothing away; it refuses what comes next."""
+        """`bring`, with the new limits as the body of an HTTP request."""
         kept = self._kept(name)
-        claim = parse_change(kept.claim, body)
+        return self._limit(kept, parse_change(kept.claim, body))
+
+    def _limit(self, kept: Kept, claim: Claim) -> Claim:
+        """New limits, in place. Less memory than is used takes nothing away; it refuses what comes next."""
+        name = claim.name
         check_room(claim, self._allocatable(), self.held())
+        if kept.claim != claim:
+            log.info("Changing claim %s.", name)
         kept.change(claim)
-        log.info("Changed claim %s.", name)
         return claim
 
     def delete(self, name: str) -> None:
@@ -118,6 +165,7 @@ class Node:
         if kept:
             del self.claims[name]
             kept.close()
+            kept.backend.release(kept.claim)
         self.unreadable.pop(name, None)
         self._attribution.pods.pop(name, None)
         prepare.remove(self.root, name)
@@ -176,7 +224,7 @@ class Node:
         """Every second of node time, after the tick: take the samples and tell each claim what was measured of it."""
         for uuid, found in gauges.items():
             self.cards[uuid].gauges = found
-        self.samples = sample_all(list(self.cards.values()), list(self.claims.values()), at)
+        self.samples = sample_all(list(self.cards.values()), list(self.claims.values()), at, self._attribution.command)
         measured = {sample.subject: sample for sample in self.samples}
         for kept in self.claims.values():
             for uuid, part in kept.parts.items():
@@ -255,6 +303,12 @@ class Node:
 
     def _listed(self) -> set[int]:
         return {process.pid for card in self.cards.values() for process in card.look.processes or ()}
+
+
+def _but_for_limits(claim: Claim) -> Claim:
+    """What stays for as long as there is the claim: its cards, its account."""
+    parts = tuple(Part(uuid=part.uuid, memory=MIB, compute=1, ceiling=WHOLE) for part in claim.parts)
+    return replace(claim, parts=parts)
 
 
 def _promised(folder: Path) -> list[Held]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from vcuda.node.backends.choose import NAMES
 from vcuda.node.errors import Unavailable
 
 _LIBRARIES: Final = Path(__file__).resolve().parents[2] / "build" / "vcuda"
@@ -49,6 +50,7 @@ class Options:
     libraries: Path
     sim_node: Path | None = None
     root: Path = Path("/")
+    backend: str = "auto"
     listen: Listener | None = None
     kubernetes: Place | None = None
 
@@ -67,6 +69,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
         libraries=found.libraries,
         sim_node=found.sim_node,
         root=found.host_root,
+        backend=found.backend,
         listen=_listener(parser, found.listen, found.token_file) if found.listen else None,
         kubernetes=place if found.kubernetes else None,
     )
@@ -87,6 +90,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--sim-node", type=Path, default=None, help="use the simulated node in this file")
     add("--libraries", type=Path, default=_LIBRARIES, help="folder with lib/ and sim/ (default: build/vcuda)")
     add("--host-root", type=Path, default=Path("/"), help="where the machine's own root folder lies (in a container)")
+    add(
+        "--backend",
+        choices=NAMES,
+        default="auto",
+        help="what keeps the limits (default: the strongest that works here)",
+    )
     add("--listen", metavar="HOST:PORT", help="answer over TCP, too, what only reads")
     add("--token-file", type=Path, help="bearer token for --listen")
     add = parser.add_argument_group("as the DRA driver of a Kubernetes node").add_argument

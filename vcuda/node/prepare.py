@@ -6,6 +6,7 @@ nothing about shares.
     <claims>/<name>/            agent, claim's group may walk through
       config                    agent writes, everybody of the claim reads
       ledger lock log           belong to the claim's account
+      group -> …                its programs' control group, where there is one
       lib/                      what LD_LIBRARY_PATH names
         libcuda.so.1 libnvidia-ml.so.1        the limiting library
         claim -> ..                           where it looks for its claim
@@ -15,6 +16,8 @@ nothing about shares.
 A contained claim looks the same, seen from inside its containers: links lead to where `dra.cdi` mounts things there, a
 real driver's files are empty and get theirs mounted over them, and any account may write `ledger`, `lock` and `log`:
 `<claims>` is closed to all others.
+
+Without the limiting library (backend `exclusive`), `lib` holds the driver itself, and no `claim`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from vcuda.node.claims import Claim, part_of
-from vcuda.node.errors import Unavailable
+from vcuda.node.errors import Invalid, Unavailable
 from vcuda.node.layout import ConfigFile, DeviceRecord, create_files
 
 CUDA: Final = "libcuda.so.1"
@@ -51,8 +54,10 @@ class Libraries:
     sim_node: Path | None
 
 
-def prepare(root: Path, claim: Claim, records: Sequence[DeviceRecord], libraries: Libraries) -> Path:
-    """Make the claim's folder below `root` in one step; an existing one is left as it is.
+def prepare(
+    root: Path, claim: Claim, records: Sequence[DeviceRecord], libraries: Libraries, *, shim: bool = True
+) -> Path:
+    """Make the claim's folder below `root` in one step; an existing one is left as it is. `shim`: with the limiting library.
 
     Libraries are copied, not linked: their own folder may be closed to the claim's account, and a program keeps the
     release that it began with. A real driver is linked, it is large and belongs to the system.
@@ -65,7 +70,12 @@ def prepare(root: Path, claim: Claim, records: Sequence[DeviceRecord], libraries
     temporary.mkdir(mode=0o700)
     shared_mode = 0o666 if claim.contained else 0o600
     create_files(temporary, tag=tag_of(claim.name), records=records, shared_mode=shared_mode)
-    _make_library_tree(temporary / "lib", libraries, contained=claim.contained)
+    if claim.group:
+        (temporary / "group").symlink_to(claim.group)
+    if shim:
+        _make_library_tree(temporary / "lib", libraries, contained=claim.contained)
+    else:
+        _place_driver(temporary / "lib", libraries, contained=claim.contained)
     _give(temporary, claim)
     temporary.rename(final)
     return final
@@ -92,7 +102,7 @@ def found(root: Path) -> Iterator[Path]:
 
 
 def adopt(folder: Path) -> Claim:
-    """The claim that a folder holds: limits from `config`, the account from owner and mode of `ledger`. No other record.
+    """The claim that a folder holds: limits from `config`, the account from owner and mode of `ledger`, the link to its group.
 
     Raises LayoutError when the files are of another layout.
     """
@@ -103,7 +113,13 @@ def adopt(folder: Path) -> Claim:
         config.close()
     ledger = (folder / "ledger").stat()
     contained = bool(ledger.st_mode & stat.S_IWOTH)
-    return Claim(name=folder.name, parts=parts, uid=ledger.st_uid, gid=ledger.st_gid, contained=contained)
+    group = str((folder / "group").readlink()) if (folder / "group").is_symlink() else ""
+    return Claim(name=folder.name, parts=parts, uid=ledger.st_uid, gid=ledger.st_gid, contained=contained, group=group)
+
+
+def has_shim(folder: Path) -> bool:
+    """Whether programs of the claim meet the limiting library: its way to the claim is there."""
+    return (folder / "lib" / "claim").is_symlink()
 
 
 def environment(root: Path, claim: Claim) -> dict[str, str]:
@@ -131,6 +147,12 @@ def closed_parent(root: Path, uid: int) -> Path | None:
     return next((parent for parent in (root, *root.parents) if not parent.stat().st_mode & 0o001), None)
 
 
+def check_group(claim: Claim) -> None:
+    """Refuse what is no control group of version 2: a limit on it would be none."""
+    if claim.group and not (Path(claim.group) / "cgroup.controllers").exists():
+        raise Invalid(f"{claim.group} is no control group of version 2.", hint="Leave 'group' away, or make it first.")
+
+
 def check_account(root: Path, claim: Claim) -> None:
     """Refuse a claim for an account that we cannot give files to, or that could not reach them."""
     if os.geteuid() != 0 and (claim.uid, claim.gid) != (os.geteuid(), os.getegid()):
@@ -155,14 +177,20 @@ def _make_library_tree(lib: Path, libraries: Libraries, *, contained: bool) -> N
     (lib / "claim").symlink_to(INSIDE_CLAIM if contained else "..")
     for name in (CUDA, NVML):
         _copy(libraries.shim / name, lib / name)
+    _place_driver(driver, libraries, contained=contained)
+
+
+def _place_driver(folder: Path, libraries: Libraries, *, contained: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (CUDA, NVML):
         if libraries.sim_node is not None:
-            _copy(libraries.driver[name], driver / name)
+            _copy(libraries.driver[name], folder / name)
         elif contained:
-            (driver / name).touch(0o644)
+            (folder / name).touch(0o644)
         else:
-            (driver / name).symlink_to(libraries.driver[name])
+            (folder / name).symlink_to(libraries.driver[name])
     if libraries.sim_node is not None:
-        (driver / NODE_FILE).symlink_to(INSIDE_NODE if contained else libraries.sim_node)
+        (folder / NODE_FILE).symlink_to(INSIDE_NODE if contained else libraries.sim_node)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -178,7 +206,8 @@ def _copy(source: Path, target: Path) -> None:
 def _give(folder: Path, claim: Claim) -> None:
     """Hand the books to the claim's account, and open the rest to its group for reading only; to all inside a container."""
     for path in (folder / "lib", folder / "lib" / "driver"):
-        path.chmod(0o755)
+        if path.exists():
+            path.chmod(0o755)
     if os.geteuid() == 0:
         os.chown(folder, 0, claim.gid)
         for name in SHARED:

@@ -5,15 +5,17 @@ The field names are those of the portal's `Sample`; the agent shares no code wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from vcuda.node.books import Page
 from vcuda.node.control import CardState
 from vcuda.node.kept import Kept, KeptPart
 from vcuda.node.layout import LedgerDevice
 
+_NAMED: Final = 8  # processes in a sample
 _LARGEST: Final = 2**63 - 1  # a claim's own ledger may hold any nonsense, the readers of samples store 64 bits
 
 
@@ -33,6 +35,7 @@ class Sample:
     borrowed: int | None = None
     temperature: int | None = None
     power: int | None = None
+    bypass: dict[str, Any] | None = None  # what goes around the limits, while it does
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "at": self.at.isoformat()}
@@ -46,9 +49,11 @@ class Spent:
     throttled_ms: int | None = None
 
 
-def sample_all(cards: Sequence[CardState], claims: Sequence[Kept], at: datetime) -> list[Sample]:
-    """Once a second. Ends the second of every gauge."""
-    parts = [sample_part(claim, part, at) for claim in claims for part in claim.parts.values()]
+def sample_all(
+    cards: Sequence[CardState], claims: Sequence[Kept], at: datetime, names: Callable[[int], str]
+) -> list[Sample]:
+    """Once a second. Ends the second of every gauge. `names` tells a program's name by its process."""
+    parts = [sample_part(claim, part, at, names) for claim in claims for part in claim.parts.values()]
     return [*(sample_card(card, claims, at) for card in cards), *parts]
 
 
@@ -67,7 +72,7 @@ def sample_card(card: CardState, claims: Sequence[Kept], at: datetime) -> Sample
     )
 
 
-def sample_part(claim: Kept, part: KeptPart, at: datetime) -> Sample:
+def sample_part(claim: Kept, part: KeptPart, at: datetime, names: Callable[[int], str]) -> Sample:
     """A claim's use of a card, against what it may use."""
     spent = _spend(claim, part)
     measured = part.gauge.take()
@@ -78,13 +83,30 @@ def sample_part(claim: Kept, part: KeptPart, at: datetime) -> Sample:
         at=at,
         compute_used=used,
         compute_limit=part.record.share,
-        memory_used=None if page is None else page.held_bytes,
+        memory_used=_memory(claim, part, page),
         memory_limit=part.record.memory_limit,
         throttled_ms=spent.throttled_ms,
         denied_bytes=None if page is None else min(_LARGEST, page.device.denied_bytes),
         uncounted_bytes=part.uncounted_bytes,
         borrowed=None if used is None else max(0, used - part.record.guarantee),
+        bypass=_bypass(part, names),
     )
+
+
+def _bypass(part: KeptPart, names: Callable[[int], str]) -> dict[str, Any] | None:
+    if part.watch.evidence is None:
+        return None
+    return {
+        **part.watch.evidence,
+        "processes": [f"{names(pid)} ({pid})" for pid in sorted(part.watch.pids or part.pids)][:_NAMED],
+    }
+
+
+def _memory(claim: Kept, part: KeptPart, page: Page | None) -> int | None:
+    """By the books; without the library there are none, and the driver tells."""
+    if not claim.backend.shim:
+        return part.observed_bytes
+    return None if page is None else page.held_bytes
 
 
 def spent_between(before: LedgerDevice, after: LedgerDevice, period_ns: int) -> Spent:
@@ -108,6 +130,8 @@ def _counted(uuid: str, claims: Iterable[Kept]) -> int:
     """Bytes of a card that the ledgers know of: the larger figure of the last two ticks, as for a claim."""
     return sum(
         max(moment.pages[claim.parts[uuid].index].held_bytes for moment in (claim.before, claim.now) if moment)
+        if claim.backend.shim
+        else claim.parts[uuid].observed_bytes or 0
         for claim in claims
         if uuid in claim.parts and claim.now
     )

@@ -66,15 +66,21 @@ class SampleFeed:
 
 
 class Api:
-    """`extra` adds to what `healthz` says."""
+    """`extra` adds to what `healthz` says; `refresh` reads a claim again where it comes from elsewhere."""
 
     def __init__(
-        self, node: Node, clock: Clock, feed: SampleFeed, extra: Callable[[], dict[str, Any]] = lambda: {}
+        self,
+        node: Node,
+        clock: Clock,
+        feed: SampleFeed,
+        extra: Callable[[], dict[str, Any]] = lambda: {},
+        refresh: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._node = node
         self._clock = clock
         self._feed = feed
         self._extra = extra
+        self._refresh = refresh
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=_BODY, middlewares=[explain_refusals])
@@ -85,13 +91,14 @@ class Api:
         return app
 
     def reading(self, token: Path) -> web.Application:
-        """What may be asked over the network; `token` is a file, read each time since it may change."""
+        """What may be asked over the network: nothing that decides anything. `token` is a file, read each time since it may change."""
         app = web.Application(client_max_size=_BODY, middlewares=[explain_refusals, bearer_of(token)])
         self._add_reading(app)
         return app
 
     def _add_reading(self, app: web.Application) -> None:
         app.router.add_get("/claims/{name}", self.get_claim)
+        app.router.add_post("/claims/{name}/refresh", self.refresh_claim)
         app.router.add_get("/claims", self.list_claims)
         app.router.add_get("/cards", self.cards)
         app.router.add_get("/samples", self.samples)
@@ -108,6 +115,13 @@ class Api:
 
     async def get_claim(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(describe.claim(self._node.get(request.match_info["name"])))
+
+    async def refresh_claim(self, request: web.Request) -> web.StreamResponse:
+        """What was written where the claim comes from is obeyed now; the answer is what is in force."""
+        name = request.match_info["name"]
+        if self._refresh is not None:
+            await self._refresh(name)
+        return web.json_response(describe.claim(self._node.get(name)))
 
     async def delete_claim(self, request: web.Request) -> web.StreamResponse:
         self._node.delete(request.match_info["name"])

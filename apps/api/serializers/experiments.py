@@ -7,14 +7,20 @@ from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_sc
 from rest_framework import serializers
 
 from apps.api.serializers.base import Moment, Reply, Strict, Switch, Text, Whole
-from apps.api.serializers.explain import EvidenceField, ExplanationSerializer, ResourcesSerializer
+from apps.api.serializers.explain import (
+    EvidenceField,
+    ExplanationSerializer,
+    GpuShareSerializer,
+    ResourcesSerializer,
+)
 from apps.api.serializers.tenants import LineSerializer, TenantRefSerializer
 from apps.core.reasons import explain
 from apps.core.share import GIB
 from apps.experiments.services import Verdict
 from apps.experiments.verdict import VerdictKind
 from apps.workloads import selectors
-from apps.workloads.models import Desired, Phase, Step, Workload
+from apps.workloads.models import Desired, Notice, Phase, Step, Workload
+from apps.workloads.resizing import Verdict as ResizeVerdict
 from apps.workloads.services import MAX_NAME, MAX_TIME_LIMIT, MIN_TIME_LIMIT
 
 
@@ -35,6 +41,9 @@ class ExperimentSerializer(Reply):
     owner = OwnerSerializer()
     environment = EnvironmentRefSerializer()
     resources = ResourcesSerializer()
+    resize_from = GpuShareSerializer(
+        allow_null=True, help_text="The share in force while the one in `resources` is on its way; else null."
+    )
     desired = serializers.ChoiceField(choices=Desired.choices, help_text="What is wanted.")
     phase = serializers.ChoiceField(choices=Phase.choices, help_text="What is.")
     phase_since = Moment()
@@ -117,6 +126,27 @@ class ExperimentPatchSerializer(Strict):
     name = Text(max_length=MAX_NAME)
 
 
+class ResizeVerdictSerializer(Reply):
+    """What would come of another share. Nothing that is in use is ever taken away: above the limit, only what comes next is refused."""
+
+    allowed = serializers.BooleanField()
+    explanation = serializers.SerializerMethodField()
+    evidence = EvidenceField()
+    before = GpuShareSerializer()
+    after = GpuShareSerializer()
+    memory_used_bytes = serializers.IntegerField(
+        source="used", allow_null=True, help_text="On the fullest of its GPUs; null where nobody knows."
+    )
+    memory_over_bytes = serializers.IntegerField(
+        source="over", help_text="So much is in use above the new limit; nothing new is given until it is freed."
+    )
+    nearest = GpuShareSerializer(allow_null=True, help_text="What would be allowed, where this is not.")
+
+    @extend_schema_field(ExplanationSerializer)
+    def get_explanation(self, verdict: ResizeVerdict) -> Any:
+        return ExplanationSerializer(explain(verdict.reason, verdict.evidence)).data
+
+
 class StopSerializer(Strict):
     reason = Text(allow_blank=True, default="", max_length=500, help_text="Shown to its owner.")
 
@@ -172,6 +202,20 @@ class StepQuery(Strict):
     )
 
 
+class NoticeSerializer(Reply):
+    """Something about a run that its people should know."""
+
+    run = serializers.IntegerField()
+    began_at = Moment()
+    ended_at = Moment(allow_null=True, help_text="null: it still holds.")
+    explanation = serializers.SerializerMethodField()
+    evidence = EvidenceField()
+
+    @extend_schema_field(ExplanationSerializer)
+    def get_explanation(self, notice: Notice) -> Any:
+        return ExplanationSerializer(explain(notice.code, notice.evidence)).data
+
+
 class WhySerializer(Reply):
     """The explanation with its evidence."""
 
@@ -181,6 +225,7 @@ class WhySerializer(Reply):
         allow_null=True, help_text="From 1, in its tenant; null where it does not wait for quota."
     )
     is_unknown = serializers.BooleanField()
+    notices = NoticeSerializer(many=True, help_text="Of the latest run, the newest first.")
 
 
 class LogQuery(Strict):

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
 
 from apps.api.names import evidence
 from apps.api.serializers.base import Reply, Strict, Whole
 from apps.core.reasons import Severity
-from apps.core.share import MIB, WHOLE
+from apps.core.share import GIB, MIB, WHOLE
 
 MOST = 2**62 - 1
 
@@ -41,6 +42,29 @@ class GpuShareSerializer(Strict):
         if attrs["ceiling"] < attrs["compute"]:
             raise serializers.ValidationError({"ceiling_permille": "The ceiling lies at or above compute_permille."})
         return attrs
+
+
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Half the memory, more compute while others are idle",
+            value={"memory_bytes": 4 * GIB, "ceiling_permille": 800},
+            request_only=True,
+        )
+    ]
+)
+class GpuShareChangeSerializer(Strict):
+    """What is left out stays. The number of GPUs, and whether they are whole ones, cannot change."""
+
+    memory_bytes = Whole(min_value=MIB, max_value=MOST, source="memory", required=False)
+    compute_permille = Whole(min_value=1, max_value=WHOLE, source="compute", required=False, help_text="Guaranteed.")
+    ceiling_permille = Whole(
+        min_value=1,
+        max_value=WHOLE,
+        source="ceiling",
+        required=False,
+        help_text="While others are idle; rises with the guarantee where it is left out.",
+    )
 
 
 class ResourcesSerializer(Strict):

@@ -14,6 +14,7 @@ from apps.accounts.scopes import EXPERIMENTS_WRITE
 from apps.api.idempotency import idempotent, key_of
 from apps.api.serializers import experiments as shapes
 from apps.api.serializers.experiments import ExperimentSerializer
+from apps.api.serializers.explain import GpuShareChangeSerializer
 from apps.api.serializers.tenants import DryRunQuery
 from apps.api.views.base import IF_MATCH, ResourceView, check_if_match, etag, reads
 from apps.api.views.lookup import experiment_at, tenant_named
@@ -23,8 +24,9 @@ from apps.core.errors import InvalidInput
 from apps.core.share import GpuShare, Resources
 from apps.experiments import services as experiments
 from apps.experiments.kind import NAME
-from apps.workloads import selectors, services
+from apps.workloads import resizing, selectors, services
 from apps.workloads.models import Phase, Workload
+from apps.workloads.resizing import Change
 
 
 class ExperimentFilter(django_filters.FilterSet):  # type: ignore[misc]
@@ -128,6 +130,29 @@ class ExperimentView(ResourceView):
         return self._shown(
             services.extend(actor=self.actor, workload=workload, **self.body(shapes.ExtendSerializer)), status=200
         )
+
+    @reads(DryRunQuery)
+    @extend_schema(
+        summary="Change the share of an experiment",
+        request=GpuShareChangeSerializer,
+        responses={202: ExperimentSerializer, 200: shapes.ResizeVerdictSerializer},
+    )
+    def resize(self, request: Request, pk: UUID) -> Response:
+        """While it runs: 202, and `resize_from` says what is in force until the cluster has done it. Nothing that is in use is taken away:
+        above a lower limit, only what comes next is refused. Of one that has ended: for its next run. With `dry_run=true`: 200, the verdict.
+        """
+        key_of(request)
+        if not self.query["dry_run"]:
+            return self._resize(request, pk)
+        change = Change(**self.body(GpuShareChangeSerializer))
+        verdict = resizing.preview(actor=self.actor, workload=experiment_at(self.actor, pk), change=change)
+        return self.reply(shapes.ResizeVerdictSerializer, verdict)
+
+    @idempotent
+    def _resize(self, request: Request, pk: UUID) -> Response:
+        workload = experiment_at(self.actor, pk)
+        change = Change(**self.body(GpuShareChangeSerializer))
+        return self._shown(resizing.resize(actor=self.actor, workload=workload, change=change))
 
     def _shown(self, workload: Workload, *, status: int = 202, headers: dict[str, str] | None = None) -> Response:
         tagged = {"ETag": etag(workload.generation), **(headers or {})}

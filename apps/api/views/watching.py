@@ -56,6 +56,7 @@ class ExplanationView(ResourceView):
             "evidence": workload.evidence,
             "queue_position": selectors.position(workload),
             "is_unknown": selectors.is_unknown(workload),
+            "notices": selectors.notices(workload),
         }
         return self.reply(shapes.WhySerializer, why)
 

@@ -14,6 +14,7 @@ from apps.cluster.models import Gpu, Site
 from apps.core import clock
 from apps.core.reasons import explain
 from apps.dashboard.card_views import CardView, cards_for
+from apps.dashboard.limits import bypasses, limits_of
 from apps.dashboard.lists import Filters
 from apps.dashboard.live.frames import Part, part
 from apps.dashboard.quota_views import quota_lines
@@ -51,6 +52,7 @@ def workload_parts(actor: Actor, workload: Workload) -> dict[str, Part]:
         "operator_entry": view.may.open and workload.owner_id != actor.user_id,
         "cards": [bar.card for bar in view.bars if bar.card],
         "in_the_way": _in_the_way(actor, workload),
+        "notices": [explain(n.code, n.evidence) for n in workloads.notices(workload).filter(ended_at=None)],
     }
     names = ("head", "actions", "why", "limit", "share", "steps")
     return {name: _render(f"workload_{name}", context) for name in names}
@@ -126,6 +128,8 @@ def cluster_parts(actor: Actor) -> dict[str, Part]:
     context = {
         "site": site,
         "slicing": slicing if actor.is_operator else None,
+        "limits": limits_of(cluster.gpus()) if actor.is_operator else (),
+        "bypasses": bypasses(actor) if actor.sees_everything else (),
         "unknown": age is not None and age > workloads.STALE_AFTER.total_seconds(),
         "isolation": explain(site.isolation) if site else None,
         "notes": _notes(site, actor) if site else [],

@@ -23,6 +23,7 @@ from apps.dashboard.lists import Filters, states
 from apps.dashboard.live import parts
 from apps.dashboard.navigation import navigation_of
 from apps.dashboard.quota_views import changed_lines
+from apps.dashboard.views import resizing
 from apps.dashboard.views.access import page
 from apps.dashboard.workload_views import Rights
 from apps.experiments import services as experiments
@@ -189,14 +190,16 @@ def _names(workload: Workload) -> dict[str, str]:
 def detail(request: HttpRequest, actor: Actor, workload_id: UUID) -> HttpResponse:
     workload = workloads.get(actor, workload_id)
     cards = parts.cards_of(workload)
+    may = Rights.of(actor).on(workload)
     context = {
         "workload": workload,
-        "may": Rights.of(actor).on(workload),
+        "may": may,
         "url": reverse("experiment", args=[workload.id]),
         "topic": f"workload:{workload.id}",
         "parts": parts.workload_parts(actor, workload),
         "cards": range(workload.gpu_count),
         "card_memory": max((card.memory for card in cards), default=workload.gpu_memory),
+        **(resizing.dialog(actor, workload) if may.resize else {}),
         "extensions": ((3600, _("1 hour")), (14400, _("4 hours")), (86400, _("1 day"))),
     }
     return render(request, "experiments/detail.html", context)

@@ -161,6 +161,7 @@ def resource_claim(
     namespace: str = "tenant",
     results: list[Json] | None = None,
     parameters: Json | None = None,
+    limits: str | None = None,
 ) -> Json:
     """An allocated claim as the scheduler leaves it: 8Gi and 300 per mille of gpu-0, unless `results` says otherwise."""
     configs = []
@@ -170,7 +171,12 @@ def resource_claim(
     return {
         "apiVersion": RESOURCE,
         "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid,
+            "annotations": {} if limits is None else {"tessera.dev/limits": limits},
+        },
         "status": {"allocation": {"devices": {"results": results or [result()], "config": configs}}},
     }
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from vcuda.node.claims import WHOLE, Claim, Part
+from vcuda.node.claims import MIB, WHOLE, Claim, Part
 from vcuda.node.dra.quantity import parse_quantity
 from vcuda.node.errors import Conflict, Invalid
 from vcuda.node.nvml import CardFacts
@@ -15,6 +16,7 @@ DRIVER: Final = "gpu.tessera.dev"
 API_VERSION: Final = "tessera.dev/v1"
 KIND: Final = "ShareConfig"
 MEMORY, COMPUTE = "memory", "compute"
+LIMITS: Final = "tessera.dev/limits"  # annotation of a claim: JSON, how much of each card may be used now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,10 @@ def read_allocation(
             )
         )
     owner, group = account
-    claim = Claim(name=uid, parts=tuple(parts.values()), uid=owner, gid=group, contained=True)
+    limits = _limits((metadata.get("annotations") or {}).get(LIMITS))
+    claim = Claim(
+        name=uid, parts=tuple(_limited(part, limits) for part in parts.values()), uid=owner, gid=group, contained=True
+    )
     users = (found.get("status") or {}).get("reservedFor") or []
     pods = frozenset(str(user.get("uid")) for user in users if user.get("resource") == "pods")
     return Allocation(claim=claim, granted=granted, pods=pods)
@@ -126,6 +131,24 @@ def _together(first: Part, second: Part) -> Part:
     )
 
 
+def _limits(text: str | None) -> Mapping[str, Any]:
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Invalid(f"The annotation {LIMITS} is not a JSON object.")
+    return found
+
+
+def _limited(part: Part, limits: Mapping[str, Any]) -> Part:
+    """What may be used of what was allocated, never more. The guarantee is the scheduler's: others were placed beside it."""
+    memory = _number(limits, MEMORY, part.memory, MIB, part.memory, LIMITS)
+    return replace(part, memory=memory, ceiling=_number(limits, "ceiling", part.ceiling, part.compute, WHOLE, LIMITS))
+
+
 def _wish(configs: Sequence[Mapping[str, Any]], request: str) -> _Wish:
     """Later entries override earlier ones; those of the class come first."""
     wish = _Wish()
@@ -152,8 +175,8 @@ def _parameters(found: object, before: _Wish) -> _Wish:
     )
 
 
-def _number(found: Mapping[str, Any], key: str, default: int, lowest: int, highest: int) -> int:
+def _number(found: Mapping[str, Any], key: str, default: int, lowest: int, highest: int, where: str = KIND) -> int:
     value = found.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise Invalid(f"{KIND}.{key} is a whole number from {lowest} to {highest}, not {value!r}.")
+        raise Invalid(f"{where}.{key} is a whole number from {lowest} to {highest}, not {value!r}.")
     return value

@@ -117,6 +117,10 @@ def _attributes(card: CardFacts, *, simulated: bool, sys: Path) -> Json:
         "index": {"int": card.index},
         "simulated": {"bool": simulated},
         "numaNode": {"int": numa} if isinstance(numa, int) and 0 <= numa < 1 << 16 else None,
+        "limits": _text(told.get("limits")),
+        "limitsReason": _text(told.get("limits_reason")),
+        "whole": _text(told.get("whole")),
+        "wholeReason": _text(told.get("whole_reason")),
         PCIE_ROOT: _text(root),
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -17,7 +17,7 @@ import grpc.aio
 from vcuda.node.dra.allocation import Allocation, device_name, read_allocation
 from vcuda.node.dra.cdi import CdiFolder, device_id
 from vcuda.node.dra.kubeapi import ApiError, KubeApi
-from vcuda.node.errors import Conflict, Invalid, NodeError
+from vcuda.node.errors import Conflict, Invalid, Missing, NodeError
 from vcuda.node.node import Node
 from vcuda.node.prepare import our_account
 from vcuda.node.proto import dra_v1_pb2 as dra
@@ -86,7 +86,7 @@ class Claims(DRAPluginServicer):
     def _keep(self, allocation: Allocation, asked: dra.Claim) -> None:
         self._cdi.write(allocation, namespace=asked.namespace, name=asked.name)
         try:
-            self._node.keep(allocation.claim)
+            self._node.bring(allocation.claim)
             self._node.tell_pods(asked.uid, allocation.pods)
         except (NodeError, OSError):
             if not self._node.knows(asked.uid):
@@ -115,9 +115,23 @@ class Claims(DRAPluginServicer):
             try:
                 found = await self._read(dra.Claim(uid=uid, namespace=namespace, name=name))
                 self._node.tell_pods(uid, found.pods)
+                self._obey(found)
             except NodeError as error:
                 if error.code in _GONE or (isinstance(error, ApiError) and error.status == 404):
                     self._sweep(uid, namespace, name, error)
+
+    async def refresh(self, uid: str) -> None:
+        """Read one claim again, since somebody says that its limits have changed. Raises NodeError where it is not there or refuses."""
+        for known, namespace, name in self._cdi.owners():
+            if known == uid:
+                self._obey(await self._read(dra.Claim(uid=uid, namespace=namespace, name=name)))
+                return
+        raise Missing(f"There is no claim {uid}.")
+
+    def _obey(self, found: Allocation) -> None:
+        """A claim that was never prepared is not made here: kubelet alone says when."""
+        if found.claim.name in self._node.claims:
+            self._node.bring(found.claim)
 
     def _sweep(self, uid: str, namespace: str, name: str, why: NodeError) -> None:
         try:

@@ -75,6 +75,9 @@ class DraDriver:
             await self._api.close()
             self._api = None
 
+    async def refresh(self, uid: str) -> None:
+        await self._claims.refresh(uid)
+
     def status(self) -> Json:
         return {"registered": bool(self._sockets.registrar.registered), "published": self._published()}
 

@@ -32,6 +32,7 @@ static int charge_locked(struct sim_handle *handle, uint32_t index, enum sim_cla
     used = sim_card_used(node, index);
   }
   if (used > capacity || bytes > capacity - used) return -ENOMEM;
+  if (node->walls.high > 0 && bytes > sim_wall_room(handle, index)) return -ENOMEM;
   node->procs[handle->proc].bytes[index][class] += bytes;
   if (used + bytes > card->peak_bytes) card->peak_bytes = used + bytes;
   return 0;

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "walls.h"
+
 #define SIM_MAGIC 0x314d495353455354ull /* "TSESSIM1", little endian */
 #define SIM_LAYOUT 2u
 #define SIM_NEVER UINT64_MAX
@@ -241,6 +243,7 @@ struct sim_node {
   struct sim_share shares[SIM_MAX_SHARES];
   struct sim_event events[SIM_MAX_EVENTS];
   struct sim_stream streams[SIM_MAX_STREAMS];
+  struct sim_walls walls;
 };
 
 #endif

@@ -1,11 +1,20 @@
 """Cards from ResourceSlices, and who holds which part of them from ResourceClaims. Pure."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.cluster.drivers.kubernetes import names, quantities
-from apps.cluster.drivers.kubernetes.objects import Manifest, key_of, node_health, spec, status, workload_of
+from apps.cluster.drivers.kubernetes.objects import (
+    Manifest,
+    annotations,
+    key_of,
+    node_health,
+    spec,
+    status,
+    workload_of,
+)
 from apps.cluster.specs import Card, Holder
 from apps.core.share import WHOLE
 
@@ -15,19 +24,22 @@ _RENAMED = {
     "driverVersion": "driver_version",
     "cudaVersion": "cuda_version",
     "numaNode": "numa_node",
+    "limitsReason": "limits_reason",
+    "wholeReason": "whole_reason",
     "resource.kubernetes.io/pcieRoot": "pcie_root",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one claim holds of one card; None is all of it."""
+    """What one claim holds of one card; None is all of it. `limit` bytes of `memory` may be used now, where that was made less."""
 
     place: Place
     holder: str
     memory: int | None
     compute: int | None
     ceiling: int
+    limit: int | None = None
 
     def of(self, card: Card) -> Holder:
         memory = card.memory if self.memory is None else self.memory
@@ -105,14 +117,15 @@ def parts_of(claim: Manifest) -> list[Part]:
     allocation = (status(claim).get("allocation") or {}).get("devices") or {}
     holder = workload_of(claim) or "/".join(key_of(claim))
     ceilings = _ceilings([*(allocation.get("config") or ()), *((spec(claim).get("devices") or {}).get("config") or ())])
+    limits = limits_of(claim)
     return [
-        _part(result, holder, ceilings)
+        _part(result, holder, ceilings, limits)
         for result in allocation.get("results") or ()
         if result.get("driver") == names.DRIVER and not result.get("adminAccess")
     ]
 
 
-def _part(result: Mapping[str, Any], holder: str, ceilings: Mapping[str, int]) -> Part:
+def _part(result: Mapping[str, Any], holder: str, ceilings: Mapping[str, int], limits: Mapping[str, int]) -> Part:
     consumed = {_short(name): amount for name, amount in (result.get("consumedCapacity") or {}).items()}
     request = str(result.get("request", "")).partition("/")[0]  # of a list of alternatives "request/alternative"
     return Part(
@@ -120,8 +133,20 @@ def _part(result: Mapping[str, Any], holder: str, ceilings: Mapping[str, int]) -
         holder=holder,
         memory=quantities.whole(consumed["memory"]) if "memory" in consumed else None,
         compute=quantities.whole(consumed["compute"]) if "compute" in consumed else None,
-        ceiling=ceilings.get(request, ceilings.get("", 0)),
+        ceiling=limits.get("ceiling", ceilings.get(request, ceilings.get("", 0))),
+        limit=limits.get("memory"),
     )
+
+
+def limits_of(claim: Mapping[str, Any]) -> dict[str, int]:
+    """Empty where there are none, or what is there is not ours."""
+    try:
+        found = json.loads(annotations(claim).get(names.LIMITS, "{}"))
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: found[key] for key in ("memory", "ceiling") if type(found.get(key)) is int and found[key] > 0}
 
 
 def _ceilings(configs: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from apps.cluster.drivers.kubernetes import resizing
 from apps.cluster.drivers.kubernetes.adapters import Choice
 from apps.cluster.drivers.kubernetes.api import ApiError, ClusterUnavailable, Connection
 from apps.cluster.drivers.kubernetes.comparing import Comparer
@@ -27,6 +28,7 @@ from apps.cluster.drivers.kubernetes.ways import is_reachable
 from apps.cluster.drivers.local.feed import Feed
 from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunSpec, Sample
 from apps.core.errors import NotFound, Unavailable
+from apps.core.share import GpuShare
 
 log = structlog.get_logger(__name__)
 
@@ -90,6 +92,9 @@ class KubernetesCluster:
     async def delete(self, uid: str, *, grace_seconds: int) -> Observation:
         return await self._started().delete(uid, grace_seconds)
 
+    async def resize(self, uid: str, run: int, share: GpuShare) -> GpuShare:
+        return await self._started().resize(uid, run, share)
+
     async def get(self, uid: str) -> Observation:
         return await self._reader.observation(uid) if self._session is None else self._session.seen(uid)
 
@@ -102,7 +107,12 @@ class KubernetesCluster:
             log.warning(
                 "run_unreadable", pod=unreadable.pod, namespace=unreadable.namespace, problem=unreadable.problem
             )
-        return [one.spec for one in found.workloads if one.wanted]
+        world = self._started().world
+        return [
+            resizing.as_it_is(one.spec, world.claims_of(pod))
+            for one in found.workloads
+            if one.wanted and (pod := world.newest(one.uid)) is not None
+        ]
 
     def observe(self) -> AsyncIterator[Observation]:
         return self._feed.subscribe()

@@ -133,7 +133,7 @@ def _of_share(row: Row | None, pod: Manifest, objects: Objects) -> list[Differen
         missing = Difference(Kind.NO_CLAIM, row.uid, (_named("Pod", pod),), evidence, (_remove(pod),))
         return [missing] if running else []
     gpu = row.resources.gpu
-    given = [(part.memory, part.compute) for part in parts]
+    given = [(part.limit or part.memory, part.compute) for part in parts]
     expected = (None, None) if gpu.exclusive else (gpu.memory, gpu.compute)
     whole = gpu.exclusive and all(compute in (None, 1000) for _, compute in given)
     if len(given) == gpu.count and (whole or all(one == expected for one in given)):

@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 import structlog
 
-from apps.cluster.drivers.kubernetes.objects import Manifest, id_of, is_deleting, name_of, status
+from apps.cluster.drivers.kubernetes.api import ClusterUnavailable
+from apps.cluster.drivers.kubernetes.objects import Manifest, id_of, is_deleting, name_of, node_of, status
 from apps.cluster.specs import Sample
 from apps.core.errors import Unavailable
 
@@ -22,6 +23,7 @@ PORT = 9400
 PATH = "/samples"
 _EACH = 1.0  # s between batches
 _AGAIN = (0.5, 1.0, 2.0, 5.0, 10.0)  # s between attempts while an agent does not answer; the last one from then on
+_ANSWER = aiohttp.ClientTimeout(total=10)  # s
 _SILENCE = 15.0  # s without a line, of which there is one each second
 _MOST = 200_000  # samples kept while nobody reads: half a minute of a thousand nodes
 _LINE = 2**24  # bytes
@@ -44,6 +46,7 @@ class Figures:
     ) -> None:
         self._address, self._owner, self._token, self._sleep = address, owner, token, sleep
         self._following: dict[str, asyncio.Task[None]] = {}  # by pod's id
+        self._agents: dict[str, Manifest] = {}  # pods by node
         self._new: dict[tuple[str, datetime], Sample] = {}
         self._arrived = asyncio.Event()
         self.silent: dict[str, str] = {}  # agents' pods that do not answer, with the problem
@@ -51,6 +54,10 @@ class Figures:
     def agent_changed(self, before: Manifest | None, after: Manifest | None) -> None:
         if before is not None and (after is None or not _speaks(after)):
             self._forget(id_of(before))
+            if id_of(self._agents.get(node_of(before), {})) == id_of(before):
+                del self._agents[node_of(before)]
+        if after is not None and _speaks(after):
+            self._agents[node_of(after)] = after
         if after is not None and _speaks(after) and id_of(after) not in self._following:
             task = asyncio.get_running_loop().create_task(self._follow(after), name=f"agent {name_of(after)}")
             self._following[id_of(after)] = task
@@ -66,6 +73,26 @@ class Figures:
         for pod_id in list(self._following):
             self._forget(pod_id)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def refresh(self, node: str, claim: str) -> Sequence[Mapping[str, Any]]:
+        """Ask the agent of a node to read a claim again; its cards with the limits that are in force. Raises ClusterUnavailable."""
+        pod = self._agents.get(node)
+        if pod is None:
+            raise ClusterUnavailable(f"The node agent of {node} does not answer now.", evidence={"node": node})
+        try:
+            host, port = await self._address(pod, PORT)
+            headers = {"Authorization": f"Bearer {await self._token()}"}
+            async with (
+                aiohttp.ClientSession(timeout=_ANSWER, headers=headers) as session,
+                session.post(f"http://{host}:{port}/claims/{claim}/refresh") as answer,
+            ):
+                answer.raise_for_status()
+                found: Sequence[Mapping[str, Any]] = (await answer.json())["devices"]
+                return found
+        except _BREAKS as problem:
+            raise ClusterUnavailable(
+                f"The node agent of {node} does not answer: {problem}", evidence={"node": node, "problem": str(problem)}
+            ) from problem
 
     async def batches(self) -> AsyncIterator[Sequence[Sample]]:
         while True:

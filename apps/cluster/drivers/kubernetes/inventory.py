@@ -4,7 +4,7 @@ from apps.cluster.drivers.kubernetes import quantities
 from apps.cluster.drivers.kubernetes.adapters import Choice
 from apps.cluster.drivers.kubernetes.objects import Manifest, node_health, status
 from apps.cluster.drivers.kubernetes.world import World
-from apps.cluster.specs import Card, Inventory, Slicing
+from apps.cluster.specs import Card, Inventory, Resizing, Slicing
 from apps.core import clock
 
 
@@ -26,6 +26,7 @@ def inventory(world: World, choice: Choice, *, silent_agents: bool) -> Inventory
         ram=max((quantities.whole(_allocatable(node, "memory")) for node in usable), default=0),
         isolation="pods_per_run",
         notes=tuple(notes),
+        resizing=Resizing.WITHIN if choice.adapter.resizes else Resizing.NONE,
         slicing=Slicing(choice.adapter.name, choice.reason, choice.evidence, choice.adapter.cannot),
     )
 

@@ -30,6 +30,7 @@ SETUP = f"{DOMAIN}/setup"  # on a namespace: the hash of what was put into it
 READY = f"{DOMAIN}/ready"  # on a pod: when it answered for the first time
 WOKEN = f"{DOMAIN}/woken"  # on the class that wakes: when it did
 PRODDED = f"{DOMAIN}/prodded"  # on a pod: when the kubelet was made to look at it again
+LIMITS = f"{DOMAIN}/limits"  # on a claim: how much of it may be used now; the node agent obeys it
 SLICES = f"{DOMAIN}/slices"  # on a pod: the adapter that cut its share
 
 AGENT_NAMESPACE = "tessera-system"

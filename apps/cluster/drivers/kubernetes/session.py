@@ -11,13 +11,13 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from apps.cluster.drivers.kubernetes import names
+from apps.cluster.drivers.kubernetes import names, resizing
 from apps.cluster.drivers.kubernetes.adapters import Choice, Offers, choose
 from apps.cluster.drivers.kubernetes.api import Api, ApiError, ClusterUnavailable, Connection
 from apps.cluster.drivers.kubernetes.figures import Figures
 from apps.cluster.drivers.kubernetes.inventory import inventory
 from apps.cluster.drivers.kubernetes.keeping import Keeper
-from apps.cluster.drivers.kubernetes.kinds import SECRETS, VOLUMES
+from apps.cluster.drivers.kubernetes.kinds import CLAIMS, SECRETS, VOLUMES
 from apps.cluster.drivers.kubernetes.making import Maker, NoImage, refusal
 from apps.cluster.drivers.kubernetes.objects import (
     Manifest,
@@ -27,6 +27,7 @@ from apps.cluster.drivers.kubernetes.objects import (
     meta,
     name_of,
     namespace_of,
+    node_of,
     run_of,
     spec,
     volumes_of,
@@ -44,6 +45,7 @@ from apps.cluster.drivers.local.feed import Feed
 from apps.cluster.specs import Inventory, Observation, RunSpec, Sample
 from apps.core import clock
 from apps.core.errors import Conflict, NotFound, PortalError, Unavailable
+from apps.core.share import GpuShare
 
 log = structlog.get_logger(__name__)
 
@@ -227,6 +229,22 @@ class Session:
             await self.maker.remove_pod(pod, 0)
         except (ApiError, Unavailable) as problem:
             log.info("left_for_later", pod=name_of(pod), problem=str(problem))
+
+    async def resize(self, uid: str, run: int, share: GpuShare) -> GpuShare:
+        async with self._locks.setdefault(uid, asyncio.Lock()):
+            self._must_know()
+            pod = self.world.newest(uid)
+            claims = self.world.claims_of(pod) if pod is not None else []
+            if pod is None or run_of(pod) != run or is_terminal(pod) or is_deleting(pod) or not claims:
+                raise NotFound("This run has no GPU now.")
+            kept = resizing.kept(claims[0], share)
+            patch = {"metadata": {"annotations": resizing.annotation(share)}}
+            try:
+                await self.api.merge(CLAIMS, namespace_of(claims[0]), name_of(claims[0]), patch)
+            except ApiError as error:
+                raise refusal(error) from error
+            resizing.check(await self.figures.refresh(node_of(pod), id_of(claims[0])), share)
+            return kept
 
     async def delete(self, uid: str, grace_seconds: int) -> Observation:
         async with self._locks.setdefault(uid, asyncio.Lock()):

@@ -179,6 +179,10 @@ class World:
         for parts in self._held.get(place, {}).values():
             yield from parts
 
+    def claims_of(self, pod: Manifest) -> list[Manifest]:
+        """Those that were made for it and are known."""
+        return [self.claims[key] for name in claims_of(pod) if (key := (namespace_of(pod), name)) in self.claims]
+
     def cards_of(self, pod: Manifest) -> tuple[str, ...]:
         """UUIDs of the cards that its claims were given."""
         found: list[str] = []

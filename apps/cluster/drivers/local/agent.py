@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from apps.cluster.drivers.local.placement import Grant
-from apps.core.errors import Conflict, InvalidInput, Unavailable
+from apps.core.errors import Conflict, InvalidInput, NotFound, Unavailable
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)  # s; the agent answers in milliseconds, a machine under load in seconds
 _SILENCE = aiohttp.ClientTimeout(
@@ -21,6 +21,9 @@ _LINE = 4 * 1024**2  # bytes; a batch of 16 cards with 100 claims each is under 
 
 class Refused(Unavailable):
     """The agent answered, and said that it cannot; asking again does not help."""
+
+
+_KINDS: dict[int, type[Conflict | NotFound]] = {404: NotFound, 409: Conflict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,24 @@ class Agent:
         answer: dict[str, Any] = await self._ask("GET", "/cards")
         return answer
 
-    async def put_claim(self, name: str, grants: Sequence[Grant], uid: int, gid: int) -> Claim:
-        """Raises Conflict where the agent has no room for it, InvalidInput for a card that it does not know."""
-        devices = [{"uuid": g.card, "memory": g.memory, "compute": g.compute, "ceiling": g.ceiling} for g in grants]
-        answer = await self._ask("PUT", f"/claims/{name}", {"devices": devices, "uid": uid, "gid": gid})
+    async def put_claim(self, name: str, grants: Sequence[Grant], uid: int, gid: int, group: str = "") -> Claim:
+        """`group` is the folder of the run's control group in the tree of version 2, where it has one.
+
+        Raises Conflict where the agent has no room for it, InvalidInput for a card that it does not know.
+        """
+        answer = await self._ask(
+            "PUT", f"/claims/{name}", {"devices": _devices(grants), "uid": uid, "gid": gid, "group": group}
+        )
         return Claim(library_path=answer["library_path"], env=dict(answer["env"]))
+
+    async def change_claim(self, name: str, grants: Sequence[Grant]) -> None:
+        """New limits for programs that run. Raises Conflict where the card has no room, NotFound where there is no such claim, and
+        Unavailable where the agent does not read back what was asked for."""
+        wanted = _devices(grants)
+        answer = await self._ask("PATCH", f"/claims/{name}", {"devices": wanted})
+        found = [{key: device.get(key) for key in wanted[0]} for device in answer["devices"]]
+        if sorted(found, key=lambda d: d["uuid"]) != sorted(wanted, key=lambda d: d["uuid"]):
+            raise Unavailable(f"The node agent has not taken over the new limits of {name}.", evidence={"found": found})
 
     async def drop_claim(self, name: str) -> None:
         """Missing is success. Raises Conflict while processes use it."""
@@ -87,9 +103,13 @@ class Agent:
             ) from error
 
 
+def _devices(grants: Sequence[Grant]) -> list[dict[str, Any]]:
+    return [{"uuid": g.card, "memory": g.memory, "compute": g.compute, "ceiling": g.ceiling} for g in grants]
+
+
 def _refusal(status: int, answer: Any) -> Exception:
     said = answer if isinstance(answer, dict) else {}
     message = f"The node agent refuses: {said.get('message', f'status {status}')}"
-    kind: type[Conflict | InvalidInput | Refused]
-    kind = Conflict if status == 409 else InvalidInput if status < 500 else Refused
+    kind: type[Conflict | NotFound | InvalidInput | Refused]
+    kind = _KINDS.get(status, InvalidInput if status < 500 else Refused)
     return kind(message, hint=said.get("hint", ""), evidence=said.get("evidence") or {})

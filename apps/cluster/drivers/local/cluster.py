@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from apps.cluster.drivers.local import queue, reading
+from apps.cluster.drivers.local import queue, reading, resizing
 from apps.cluster.drivers.local.accounts import FIRST, Accounts
 from apps.cluster.drivers.local.agent import Agent
 from apps.cluster.drivers.local.feed import Feed
@@ -25,6 +25,7 @@ from apps.cluster.drivers.local.site import Site, machine_ram
 from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunSpec, RunState, Sample
 from apps.core import clock
 from apps.core.errors import Conflict, Unavailable
+from apps.core.share import GpuShare
 
 log = structlog.get_logger(__name__)
 
@@ -132,6 +133,13 @@ class LocalCluster:
             self._site.store.save(run.record)
         run.stop(grace_seconds)
         return self._seen(run.record)
+
+    async def resize(self, uid: str, run: int, share: GpuShare) -> GpuShare:
+        self._must_be_started()
+        known = self._runs.get(uid)
+        kept = await resizing.resize(known.record if known else None, run, share, self._site)
+        await self._site.link.refresh()  # what has become free is seen at once
+        return kept
 
     async def get(self, uid: str) -> Observation:
         run = self._runs.get(uid)

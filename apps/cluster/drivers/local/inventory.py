@@ -41,7 +41,11 @@ def with_promises(cards: Iterable[Card], records: Iterable[Record]) -> tuple[Car
 
 
 def _merged(card: Card, promised: Mapping[str, Holder]) -> Card:
-    holders = {**{holder.uid: holder for holder in card.holders}, **promised}
+    """The agent's word on memory counts where it is more than ours: of a share that was made smaller while more was in use."""
+    holders = {holder.uid: holder for holder in card.holders}
+    for name, holder in promised.items():
+        known = holders.get(name, holder)
+        holders[name] = replace(holder, memory=max(holder.memory, known.memory))
     named = sorted((replace(holder, uid=uid_of_claim(holder.uid)) for holder in holders.values()), key=lambda h: h.uid)
     return replace(card, holders=tuple(named))
 

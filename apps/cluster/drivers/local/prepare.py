@@ -59,7 +59,8 @@ async def _claim(record: Record, site: Site, identity: Identity, note: Note) -> 
     swept = False
     while True:
         try:
-            return await site.agent.put_claim(record.claim, record.grants, identity.uid, identity.gid)
+            group = groups.unified(record.groups)
+            return await site.agent.put_claim(record.claim, record.grants, identity.uid, identity.gid, group)
         except Conflict as error:
             if swept:
                 raise NotStarted("start_failed", {"problem": str(error.message)}) from error

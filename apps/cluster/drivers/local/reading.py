@@ -14,7 +14,7 @@ from apps.cluster.drivers.local.liveness import holder
 from apps.cluster.drivers.local.records import RUNNING, Record
 from apps.cluster.drivers.local.runner import groups, journal
 from apps.cluster.drivers.local.site import Site, machine_cpu_milli
-from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, RunState, Sample
+from apps.cluster.specs import Endpoint, Inventory, LogChunk, Observation, Resizing, RunState, Sample
 from apps.core import clock
 from apps.core.errors import NotFound, Unavailable
 
@@ -80,6 +80,7 @@ async def inventory(site: Site, ram: int) -> Inventory:
         cpu_milli=machine_cpu_milli(),
         ram=ram,
         isolation="accounts_per_tenant" if site.accounts.apart else "single_account",
+        resizing=Resizing.FULL,
         notes=tuple(notes),
     )
 

@@ -20,7 +20,7 @@ void memory_end(struct CUctx_st *ctx) {
 
 CUresult impl_cuMemGetInfo_v2(size_t *available, size_t *total) {
   struct CUctx_st *ctx;
-  uint64_t used;
+  uint64_t used, whole, left;
   CUresult result = need_context(&ctx);
   if (result != CUDA_SUCCESS) return result;
   if (!available || !total) return CUDA_ERROR_INVALID_VALUE;
@@ -28,9 +28,12 @@ CUresult impl_cuMemGetInfo_v2(size_t *available, size_t *total) {
   sim_lock(&driver.node);
   sim_reclaim(&driver.node);
   used = sim_card_used(driver.node.node, ctx->card);
+  whole = sim_card_capacity(card_of(ctx));
+  left = used < whole ? whole - used : 0;
+  if (driver.node.node->walls.high > 0) sim_wall_cap(&driver.node, ctx->card, &whole, &left);
   sim_unlock(&driver.node);
-  *total = sim_card_capacity(card_of(ctx));
-  *available = used < *total ? *total - used : 0;
+  *total = whole;
+  *available = left;
   return CUDA_SUCCESS;
 }
 

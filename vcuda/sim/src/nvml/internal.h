@@ -9,6 +9,7 @@
 #include "../engine.h"
 #include "../node.h"
 #include "nvml.h"
+#include "memory_limits.h"
 
 struct nvml {
   struct sim_handle node;

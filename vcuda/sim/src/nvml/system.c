@@ -7,6 +7,7 @@
 
 /* The first driver branch of each CUDA release. */
 static const char *driver_text(int version) {
+  if (version >= 13040) return "615.71.09";
   if (version >= 13000) return "580.65.06";
   if (version >= 12090) return "575.51.03";
   if (version >= 12080) return "570.86.10";

@@ -24,6 +24,7 @@ class Slice:
 
 class SliceAdapter(Protocol):
     name: str
+    resizes: bool  # limits can change while it runs, within what was allocated
     cannot: tuple[str, ...]  # codes of the catalogue: what operators should know that it does not do
 
     def check(self, share: GpuShare) -> None:

@@ -51,6 +51,7 @@ def _number(text: str | None) -> int:
 
 class DevicePlugin:
     name = "device-plugin"
+    resizes = False
 
     def __init__(self, nodes: Sequence[Manifest]) -> None:
         """`nodes` as they are now: they say what can be asked for."""

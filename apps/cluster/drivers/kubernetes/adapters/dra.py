@@ -14,6 +14,7 @@ PARAMETERS = {"apiVersion": f"{names.DOMAIN}/v1", "kind": "ShareConfig"}
 
 class Dra:
     name = "dra"
+    resizes = True
 
     def __init__(self, *, fractions: bool = True) -> None:
         """`fractions` False: the API server keeps no consumable capacity, so there are whole cards only."""

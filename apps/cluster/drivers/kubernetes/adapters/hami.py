@@ -17,6 +17,7 @@ _PER_CENT = 10  # per mille in the unit of gpucores
 
 class Hami:
     name = "hami"
+    resizes = False
     cannot: tuple[str, ...] = ("hami_no_lending",)  # its limit is a ceiling: time that others leave idle stays idle
 
     def check(self, share: GpuShare) -> None:

@@ -97,6 +97,11 @@ def join(groups: Iterable[str]) -> None:
         _write(os.path.join(group, "cgroup.procs"), "0")
 
 
+def unified(groups: Iterable[str]) -> str:
+    """The one of these that lies in the tree of version 2, where all processes of the run are; empty where there is none."""
+    return next((group for group in groups if os.path.exists(os.path.join(group, "cgroup.controllers"))), "")
+
+
 def warm() -> None:
     """Join the group that we are in. The first who joins a group after a quiet time waits 5 to 30 ms for all processors of the
     machine to notice (RCU); whoever joins one in the next moments does not. As root only; elsewhere nothing is gained."""
