@@ -11,6 +11,7 @@
 #define UNKNOWN_NS 1e5              /* charged for a kernel that was never measured */
 #define PATIENCE_NS (2000 * MS)     /* for unknown kernels and for own work in flight */
 #define DEBT_MOST_NS (30000 * MS)   /* longer stalls look like hangs */
+#define SLEEP_LEAST_NS (100 * US)   /* per process that may wait: shorter sleeps wake all of them for each short kernel, and the burst absorbs it */
 enum { UNKNOWN_MOST = 2 };          /* unmeasured launches in flight per claim */
 
 struct turn {
@@ -77,8 +78,9 @@ static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *
     return true;
 }
 
-static bool must_wait_for_share(const struct turn *turn, uint64_t *wait) {
+static bool must_wait_for_share(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
     uint64_t tat = load(&turn->books->tat_ns), allowed = BURST_NS * 1000 / turn->limits->share;
+    uint64_t least = SLEEP_LEAST_NS * (1 + ticket->around.siblings);
     if (tat <= turn->now_ns + allowed)
         return false;
     if (tat > turn->now_ns + 2 * DEBT_MOST_NS) { /* no launch owes so much: the clock of another boot, or nonsense */
@@ -87,7 +89,7 @@ static bool must_wait_for_share(const struct turn *turn, uint64_t *wait) {
     }
     uint64_t most = load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS;
     *wait = tat - turn->now_ns - allowed;
-    *wait = *wait < most ? *wait : most;
+    *wait = *wait < least ? least : *wait < most ? *wait : most;
     return true;
 }
 
@@ -103,7 +105,7 @@ static bool must_wait_for_card(const struct turn *turn, const struct ticket *tic
 static enum reason why_wait(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
     if (must_wait_for_unknown(turn, ticket, wait))
         return UNKNOWN_KERNEL;
-    if (must_wait_for_share(turn, wait))
+    if (must_wait_for_share(turn, ticket, wait))
         return SHARE_USED;
     return must_wait_for_card(turn, ticket, wait) ? CARD_FULL : READY;
 }

@@ -28,6 +28,10 @@ int tesseraSimUnregisterThread(void);
 /* Only in libcuda.so.1: kernels whose name matches the shell pattern take ns nanoseconds from now on, on the whole node. */
 int tesseraSimSetKernelCost(const char *pattern, uint64_t ns);
 
+/* Only in libcuda.so.1: GPU time that the living process with that number, as it sees itself, has had of the card so far, nanoseconds; with pid 0
+ * all processes. For those who measure from outside; -1 for a card or process that is not there. */
+int tesseraSimBusy(uint32_t card, uint32_t pid, uint64_t *ns);
+
 #ifdef __cplusplus
 }
 #endif
