@@ -18,12 +18,13 @@ enum {
 #define SAMPLED_ALWAYS_NS 4e5 /* from here an event pair costs at most 0.5 % of the kernel */
 #define SETTLE_MOST_NS 20e6   /* one surprise moves the books by no more than this */
 #define SLICE_NS 2e6          /* default time slice of the card */
+#define ABSURD_NS 1e14        /* a day; no kernel takes so long */
 
 /* Fields are shared with siblings and with nothing to order against: relaxed loads and stores of whole words. */
 static double get(const double *word) {
     double value;
     __atomic_load(word, &value, __ATOMIC_RELAXED);
-    return value;
+    return value >= 0 && value < ABSURD_NS ? value : 0; /* any program of the claim can write here: infinite, or not a number */
 }
 
 static void put(double *word, double value) {
@@ -73,14 +74,15 @@ double cost_estimate(struct vcuda_cost *cost, const struct surroundings *around)
         if (before > 0) {
             est = before;
             put(&cost->est_ns, est);
-        }
+        } else
+            set(&cost->clean, 0); /* never seen before that time: what is known may all be neighbours' turns */
     }
     return est;
 }
 
 static void keep_history(struct vcuda_cost *cost, double est, uint64_t now) {
     uint64_t at = __atomic_load_n(&cost->history_at_ns, __ATOMIC_RELAXED);
-    uint64_t ticks = at == 0 || now < at ? VCUDA_HISTORY_TICKS : (now - at) / TICK_NS;
+    uint64_t ticks = now < at ? VCUDA_HISTORY_TICKS : at ? (now - at) / TICK_NS : 1; /* a new kernel has no past */
     if (ticks == 0)
         return;
     for (uint64_t i = 0; i < ticks && i < VCUDA_HISTORY_TICKS; i++) {
