@@ -95,6 +95,10 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
     return released(DRIVER(cuDevicePrimaryCtxRelease, dev), dev);
 }
 
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+    return context_limit(limit, value);
+}
+
 /* A reset frees what the context holds; whoever retained it still owes the release, so its overhead stays charged. */
 static CUresult was_reset(CUresult result, CUdevice dev) {
     if (result == CUDA_SUCCESS)
