@@ -88,6 +88,18 @@ async def test_a_program_around_the_library_shows_as_uncounted_bytes(site: Site)
     await agent.samples_until(await subject(agent, "a"), lambda s: s["uncounted_bytes"] < 64 * MIB)
 
 
+async def test_what_a_process_takes_beside_its_requests_counts_within_its_claim(site: Site) -> None:
+    agent = await site.agent()
+    program = await site.program(await site.claim(agent, "a", memory=4 * GIB))
+    overhead = 272 * MIB  # context and module, 258 MiB, in the agent's steps
+    for _ in range(3):
+        await agent.whole_second()  # the agent has looked and told
+        assert (await program.tell(f"alloc {2 * MIB}"))["ok"]  # the library looks at what it was told
+    wanted = overhead + 3 * 2 * MIB
+    sample = await agent.samples_until(await subject(agent, "a"), lambda s: s["memory_used"] == wanted)
+    assert sample["uncounted_bytes"] == 0
+
+
 async def test_metrics_and_health(site: Site) -> None:
     agent = await site.agent()
     await site.claim(agent, "a")

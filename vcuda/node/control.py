@@ -38,6 +38,7 @@ class CardState:
     uncounted: Uncounted = field(default_factory=Uncounted)
     gauge: Mean = field(default_factory=Mean)
     looked_ns: int | None = None
+    context_bytes: int | None = None  # of a bare context, as seen of any claim's processes; None: not yet
 
     @property
     def illness(self) -> str:
@@ -70,6 +71,15 @@ def tick_card(card: CardState, look: Look, claims: Sequence[Kept], claim_of: Att
             part.record, share=shares[name], others=near.others, phi_ppm=near.phi_ppm, m_ppm=round(part.m * _PPM)
         )
         claim.write(part, record, at_once=False)
+
+
+def learn_overhead(card: CardState, claim: Kept, part: KeptPart) -> int:
+    """Once a second: tell the claim's processes what they take beside what they asked for. Bytes of a bare context on this card, for
+    programs that have yet to make one; 0: nobody has seen one."""
+    claim.tell_overheads(part, {process.pid: process.used for process in card.look.processes or ()})
+    seen = [bytes_ for bytes_ in (card.context_bytes, part.overheads.context) if bytes_]
+    card.context_bytes = min(seen, default=None)
+    return card.context_bytes or part.record.overhead_bytes
 
 
 def _attribute(look: Look, kept: Mapping[str, tuple[Kept, KeptPart]], claim_of: Attribute) -> dict[int, str | None]:

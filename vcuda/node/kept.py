@@ -16,6 +16,7 @@ from vcuda.node.bypass import Watch
 from vcuda.node.claims import Claim, Held, changed_record, part_of
 from vcuda.node.gauge import Gauge
 from vcuda.node.layout import COMPUTE_LIMITED, ConfigFile, DeviceRecord, LedgerDevice
+from vcuda.node.overheads import Overheads
 
 _PPM: Final = 1_000_000
 _FINE: Final = 0.01  # smaller changes of phi and m wait for the next second: programs re-read after each write
@@ -42,6 +43,8 @@ class KeptPart:
     observed_bytes: int | None = None
     uncounted_bytes: int | None = None
     gauge: Gauge = field(default_factory=Gauge)
+    overheads: Overheads = field(default_factory=Overheads)
+    told: dict[int, int] = field(default_factory=dict)  # pages of overhead, by epoch of the process
     window: Window = field(default_factory=Window)
     watch: Watch = field(default_factory=Watch)
     second: tuple[int, LedgerDevice] | None = None  # node time and books when the last sample was taken
@@ -115,6 +118,16 @@ class Kept:
         """End all loans and forget the neighbours: nobody will watch them for a while."""
         for part in self.parts.values():
             self.write(part, replace(part.record, share=part.record.guarantee, others=0, phi_ppm=_PPM))
+
+    def tell_overheads(self, part: KeptPart, used: Mapping[int, int | None]) -> None:
+        """Tell each process what it takes of the card beside what it asked for. `used`: the driver's bytes by process id."""
+        if self.before is None or self.now is None:
+            return
+        told, part.told = part.told, {}
+        for slot, pages in part.overheads.measure(part.index, used, self.before.slots, self.now.slots):
+            part.told[slot.epoch] = pages
+            if told.get(slot.epoch) != pages:
+                self.books.ledger.tell_overhead(slot.index, part.index, pages)
 
     def processes(self) -> Mapping[int, str]:
         """Who uses the claim now, and how we know: the kernel's lock on a slot, or the driver's list."""

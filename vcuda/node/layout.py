@@ -60,6 +60,8 @@ LEDGER_SIZE: Final = _COSTS_AT + MAX_DEVICES * COST_ENTRIES * _COST
 _GENERATION_AT, _BEAT_AT, _TAG_AT = 40, 64, 48
 _LEDGER_TAG_AT, _SLOTS_USED_AT = 80, 120
 _READ_TRIES: Final = 1000
+_OVERHEAD_AT: Final = 40  # in a slot
+OVERHEAD_PAGE: Final = 2 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +377,10 @@ class LedgerFile:
     def device(self, index: int) -> LedgerDevice:
         piece = self._file.bytes_at(self._device_at(index), _LEDGER_DEVICE)
         return LedgerDevice(**words(piece, _DEVICE, 0))
+
+    def tell_overhead(self, slot: int, card: int, pages: int) -> None:
+        """Tell a process what its contexts, modules and heaps take on a card, in pages of OVERHEAD_PAGE bytes."""
+        self._file.set("I", _SLOTS_AT + slot * _SLOT + _OVERHEAD_AT + 4 * card, pages)
 
     def reset_largest_estimate(self, index: int) -> None:
         self._file.set("Q", self._device_at(index) + _DEVICE["largest_est_ns"][1], 0)

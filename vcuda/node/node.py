@@ -29,7 +29,7 @@ from vcuda.node.claims import (
     parse_change,
     parse_claim,
 )
-from vcuda.node.control import CardState, tick_card
+from vcuda.node.control import CardState, learn_overhead, tick_card
 from vcuda.node.errors import Conflict, Missing, NodeError
 from vcuda.node.kept import Kept
 from vcuda.node.layout import LayoutError, LockFile
@@ -230,6 +230,7 @@ class Node:
             for uuid, part in kept.parts.items():
                 sample = measured[f"run:{kept.claim.name}:{uuid}"]
                 record = replace(part.record, m_ppm=round(part.m * _PPM), busy=sample.compute_used or 0)
+                record = replace(record, overhead_bytes=learn_overhead(self.cards[uuid], kept, part))
                 if part.observed_bytes is not None:
                     record = replace(record, observed_bytes=part.observed_bytes, observed_at_ns=now_ns)
                 kept.write(part, record)

@@ -27,6 +27,4 @@ bool backing_leave(uint64_t address, bool *exported);
 /* Other processes may open the page from now on; true when it was not so before. */
 bool backing_export(uint64_t address);
 
-void backing_after_fork(void);
-
 #endif

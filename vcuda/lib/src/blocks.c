@@ -1,5 +1,7 @@
 #include "blocks.h"
 
+#include "backing.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -23,58 +25,82 @@ static uint64_t mix(uint64_t address) {
     return address ^ address >> 32;
 }
 
-static struct stripe *stripe_of(uint64_t hash) {
-    return &stripes[hash % STRIPES];
-}
-
-static struct node **chain_of(struct stripe *stripe, uint64_t hash) {
-    return &stripe->chains[hash / STRIPES % CHAINS];
+/* Locks the stripe; the link to the entry, or to the end of its chain. */
+static struct node **lock_entry(uint64_t address, struct stripe **stripe) {
+    uint64_t hash = mix(address);
+    *stripe = &stripes[hash % STRIPES];
+    pthread_mutex_lock(&(*stripe)->lock);
+    struct node **link = &(*stripe)->chains[hash / STRIPES % CHAINS];
+    while (*link && (*link)->block.address != address)
+        link = &(*link)->next;
+    return link;
 }
 
 bool blocks_put(struct block block) {
-    uint64_t hash = mix(block.address);
-    struct stripe *stripe = stripe_of(hash);
+    struct stripe *stripe;
     struct node *node = malloc(sizeof *node);
     if (!node)
         return false;
-    pthread_mutex_lock(&stripe->lock);
-    struct node **chain = chain_of(stripe, hash);
-    *node = (struct node){.next = *chain, .block = block};
-    *chain = node;
+    struct node **link = lock_entry(block.address, &stripe);
+    *node = (struct node){.next = *link, .block = block}; /* several of one address: opened several times */
+    *link = node;
     pthread_mutex_unlock(&stripe->lock);
     return true;
 }
 
 bool blocks_take(uint64_t address, struct block *block) {
-    uint64_t hash = mix(address);
-    struct stripe *stripe = stripe_of(hash);
-    pthread_mutex_lock(&stripe->lock);
-    struct node **link = chain_of(stripe, hash), *found;
-    while ((found = *link) && found->block.address != address)
-        link = &found->next;
-    if (found)
+    struct stripe *stripe;
+    struct node **link = lock_entry(address, &stripe), *found = *link;
+    if (found) {
+        *block = found->block;
         *link = found->next;
+    }
     pthread_mutex_unlock(&stripe->lock);
-    if (!found)
-        return false;
-    *block = found->block;
     free(found);
-    return true;
+    return found != NULL;
 }
 
 bool blocks_export(uint64_t address, struct block *block) {
-    uint64_t hash = mix(address);
-    struct stripe *stripe = stripe_of(hash);
-    bool fresh = false;
-    pthread_mutex_lock(&stripe->lock);
-    for (struct node *node = *chain_of(stripe, hash); node && !fresh; node = node->next)
-        if (node->block.address == address && node->block.sharing == BLOCK_OWN) {
-            node->block.sharing = BLOCK_EXPORTED;
-            *block = node->block;
-            fresh = true;
-        }
+    struct stripe *stripe;
+    struct node *found = *lock_entry(address, &stripe);
+    bool fresh = found && found->block.sharing == BLOCK_OWN;
+    if (fresh) {
+        found->block.sharing = BLOCK_EXPORTED;
+        *block = found->block;
+    }
     pthread_mutex_unlock(&stripe->lock);
     return fresh;
+}
+
+/* Pages are entries, too: under their number, which is no address, with the count of their blocks as bytes. */
+bool backing_enter(uint64_t address) {
+    struct stripe *stripe;
+    struct node **link = lock_entry(address / BACKING_PAGE, &stripe);
+    bool first = !*link;
+    if (first && (*link = malloc(sizeof **link))) /* without memory for it each block counts as a page: too much, never too little */
+        **link = (struct node){.block = {.address = address / BACKING_PAGE}};
+    if (*link)
+        (*link)->block.bytes++;
+    pthread_mutex_unlock(&stripe->lock);
+    return first;
+}
+
+bool backing_leave(uint64_t address, bool *exported) {
+    struct stripe *stripe;
+    struct node **link = lock_entry(address / BACKING_PAGE, &stripe), *page = *link;
+    bool last = !page || --page->block.bytes == 0;
+    *exported = page && page->block.sharing == BLOCK_EXPORTED;
+    if (page && last) {
+        *link = page->next;
+        free(page);
+    }
+    pthread_mutex_unlock(&stripe->lock);
+    return last;
+}
+
+bool backing_export(uint64_t address) {
+    struct block page;
+    return blocks_export(address / BACKING_PAGE, &page);
 }
 
 static struct node *unlink_owned(struct node **link, uint64_t owner) {

@@ -29,6 +29,14 @@ bool charge_correct(struct charge *charge, uint64_t bytes);
 bool charge_free_begin(uint64_t address, struct block *block);
 CUresult charge_free_end(const struct block *block, bool known, CUresult result);
 
+/* A call of the driver that frees: name, address or handle of the block, parameters, arguments. */
+#define FREES(name, key, parameters, ...)                                        \
+    CUresult name parameters {                                                   \
+        struct block block;                                                      \
+        bool known = charge_free_begin((uint64_t)(key), &block);                 \
+        return charge_free_end(&block, known, DRIVER(name, __VA_ARGS__));        \
+    }
+
 /* Other processes may open the block at `address` from now on. */
 void charge_exported(uint64_t address);
 

@@ -1,18 +1,27 @@
 #include "context.h"
 
+#include "backing.h"
 #include "blocks.h"
 #include "claim.h"
 #include "ledger.h"
 #include "overhead.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Reserved for the first context of a claim whose overhead nobody has measured yet; more than any current card takes. */
 #define UNMEASURED_OVERHEAD (UINT64_C(512) << 20)
 
+enum { LIMITS = 3 }; /* stack, printf, malloc: those that take memory, and the first in enum CUlimit */
+
+#define ABSURD (UINT64_C(1) << 60) /* bytes; never granted, and sums of it do not wrap */
+
 struct card {
     uint32_t contexts; /* made by hand, plus retains of the primary one */
-    uint64_t overhead; /* bytes charged for them */
+    uint64_t charged;  /* bytes in the books for all that follows */
+    uint64_t base;     /* of a context */
+    uint64_t limits[LIMITS];
+    uint32_t told; /* pages that the agent has measured, modules and all */
     uint32_t retains;
     CUcontext primary;
     bool measured;
@@ -41,11 +50,26 @@ static void show_contexts(struct region *region, int device) {
         __atomic_store_n(&region_slot(region, slot)->device[device].contexts, cards[device].contexts, __ATOMIC_RELAXED);
 }
 
+/* Bring the books up to what is known. False, and nothing changed, when there is no room; `forced`: it is on the card already. */
+static bool settle(struct region *region, int device, bool forced) {
+    struct card *card = &cards[device];
+    uint64_t wanted = card->base + card->limits[0] + card->limits[1] + card->limits[2], told = card->told * BACKING_PAGE;
+    wanted = !card->contexts ? 0 : told > wanted ? told : wanted;
+    if (wanted > card->charged && forced)
+        ledger_force(region, device, VCUDA_CLASS_CONTEXT, wanted - card->charged);
+    else if (wanted > card->charged && ledger_reserve(region, device, VCUDA_CLASS_CONTEXT, wanted - card->charged))
+        return false;
+    else if (wanted < card->charged)
+        ledger_release(region, device, VCUDA_CLASS_CONTEXT, card->charged - wanted);
+    card->charged = wanted;
+    return true;
+}
+
 static void drop_one(struct region *region, int device) {
     struct card *card = &cards[device];
     if (card->contexts && --card->contexts == 0) {
-        ledger_release(region, device, VCUDA_CLASS_CONTEXT, card->overhead);
-        card->overhead = 0;
+        settle(region, device, true);
+        card->limits[0] = card->limits[1] = card->limits[2] = 0;
         card->measured = false;
     }
     show_contexts(region, device);
@@ -60,17 +84,16 @@ CUresult context_begin(int device) {
     struct card *card = &cards[device];
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
-    if (card->contexts == 0) {
+    if (card->contexts++ == 0) {
         uint64_t known = learned(region, device);
-        card->overhead = known ? known : UNMEASURED_OVERHEAD;
+        card->base = known ? known : UNMEASURED_OVERHEAD;
         card->measured = known != 0;
-        if (ledger_reserve(region, device, VCUDA_CLASS_CONTEXT, card->overhead))
+        if (!settle(region, device, false)) {
+            card->contexts = 0;
             result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
-    if (result == CUDA_SUCCESS) {
-        card->contexts++;
-        show_contexts(region, device);
-    }
+    show_contexts(region, device);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -91,15 +114,10 @@ static bool measure(struct region *region, int device) {
     uint64_t seen = overhead_own_bytes(uuid), own = own_bytes(region, device);
     if (seen <= own)
         return true; /* not known here: the provisional figure stays */
-    uint64_t overhead = seen - own;
-    if (overhead > card->overhead && ledger_reserve(region, device, VCUDA_CLASS_CONTEXT, overhead - card->overhead))
-        return false;
-    if (overhead < card->overhead)
-        ledger_release(region, device, VCUDA_CLASS_CONTEXT, card->overhead - overhead);
-    card->overhead = overhead;
+    card->base = seen - own;
     card->measured = true;
-    learn(region, device, overhead);
-    return true;
+    learn(region, device, card->base);
+    return settle(region, device, false);
 }
 
 bool context_end(int device, CUresult result) {
@@ -123,19 +141,70 @@ void context_gone(int device) {
     pthread_mutex_unlock(&lock);
 }
 
+static uint32_t told(struct region *region, int device) {
+    int slot = region_own_slot(region);
+    return slot < 0 ? 0 : __atomic_load_n(&region_slot(region, slot)->overhead_pages[device], __ATOMIC_RELAXED); /* set by the agent */
+}
+
 void context_notice(int device) {
     struct region *region = claim_region();
-    if (!region || __atomic_load_n(&cards[device].contexts, __ATOMIC_RELAXED))
+    struct card *card = &cards[device];
+    uint32_t pages = region ? told(region, device) : 0;
+    if (!region || (__atomic_load_n(&card->contexts, __ATOMIC_RELAXED) && pages == __atomic_load_n(&card->told, __ATOMIC_RELAXED)))
         return;
     pthread_mutex_lock(&lock);
-    struct card *card = &cards[device];
     if (card->contexts == 0) {
-        card->overhead = learned(region, device);
+        card->base = learned(region, device);
         card->contexts = 1;
-        ledger_force(region, device, VCUDA_CLASS_CONTEXT, card->overhead);
-        show_contexts(region, device);
+    }
+    if (!card->measured && pages && pages * BACKING_PAGE < card->base)
+        card->base = pages * BACKING_PAGE;
+    __atomic_store_n(&card->told, pages, __ATOMIC_RELAXED);
+    settle(region, device, true);
+    show_contexts(region, device);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Bytes that a limit takes above its default, which is part of the context: buffers as large as itself, or a stack for each thread that
+ * the card can hold. The driver may take them as late as at a launch. */
+static uint64_t limit_bytes(CUlimit limit, size_t value) {
+    static _Atomic size_t defaults[LIMITS]; /* as found before the first change */
+    size_t usual = atomic_load(&defaults[limit]);
+    CUdevice card;
+    int processors = 1, threads = 1;
+    uint64_t bytes;
+    if (!usual && DRIVER(cuCtxGetLimit, &usual, limit) == CUDA_SUCCESS)
+        atomic_store(&defaults[limit], usual);
+    if (limit == CU_LIMIT_STACK_SIZE && DRIVER(cuCtxGetDevice, &card) == CUDA_SUCCESS) {
+        DRIVER(cuDeviceGetAttribute, &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, card);
+        DRIVER(cuDeviceGetAttribute, &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, card);
+    }
+    value = value > usual ? value - usual : 0;
+    if (__builtin_mul_overflow(value, (uint64_t)processors * (uint64_t)threads, &bytes) || bytes > ABSURD)
+        return ABSURD;
+    return backing_bytes(bytes);
+}
+
+CUresult context_limit(CUlimit limit, size_t value) {
+    struct region *region = claim_region();
+    int device = device_current();
+    if (!region || device < 0 || (int)limit >= LIMITS)
+        return DRIVER(cuCtxSetLimit, limit, value);
+    context_notice(device);
+    uint64_t bytes = limit_bytes(limit, value);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    struct card *card = &cards[device];
+    uint64_t before = card->limits[limit];
+    card->limits[limit] = card->contexts > 1 && bytes < before ? before : bytes; /* another context may have the larger one */
+    if (settle(region, device, false))
+        result = DRIVER(cuCtxSetLimit, limit, value);
+    if (result != CUDA_SUCCESS) {
+        card->limits[limit] = before;
+        settle(region, device, true);
     }
     pthread_mutex_unlock(&lock);
+    return result;
 }
 
 /* Contexts made by hand lie among the blocks as entries without bytes, found by their handle. */

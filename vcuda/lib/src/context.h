@@ -13,8 +13,12 @@ bool context_end(int device, CUresult result);
 /* A context that context_end accepted is gone, or one retain of it. */
 void context_gone(int device);
 
-/* A context is in use that no hooked call made (the runtime has private ways): charge its overhead, whatever the limit says. */
+/* Charge, whatever the limit says, what is on the card already: a context that no hooked call made (the runtime has private ways), and
+ * what the agent has measured of this process's contexts, modules and heaps. Cheap while nothing is new. */
 void context_notice(int device);
+
+/* cuCtxSetLimit: what a raised limit takes is charged first. */
+CUresult context_limit(CUlimit limit, size_t value);
 
 /* Which device a context made by hand belongs to; forgetting an unknown one answers DEVICE_UNKNOWN. */
 void context_remember(CUcontext context, int device);

@@ -32,14 +32,5 @@ MAKES(cuArray3DCreate, BYTES(d->Depth), (CUarray *array, const CUDA_ARRAY3D_DESC
 MAKES(cuMipmappedArrayCreate, array_described_bytes(d, levels), (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int levels),
       array, d, levels)
 
-CUresult cuArrayDestroy(CUarray array) {
-    struct block block;
-    bool known = charge_free_begin((uint64_t)(uintptr_t)array, &block);
-    return charge_free_end(&block, known, DRIVER(cuArrayDestroy, array));
-}
-
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
-    struct block block;
-    bool known = charge_free_begin((uint64_t)(uintptr_t)array, &block);
-    return charge_free_end(&block, known, DRIVER(cuMipmappedArrayDestroy, array));
-}
+FREES(cuArrayDestroy, (uintptr_t)array, (CUarray array), array)
+FREES(cuMipmappedArrayDestroy, (uintptr_t)array, (CUmipmappedArray array), array)

@@ -14,29 +14,19 @@ static CUresult finish(CUresult result, CUcontext *context, int device) {
     return result;
 }
 
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev) {
-    int device = device_index(dev);
-    CUresult result = context_begin(device);
-    return result ? result : finish(DRIVER(cuCtxCreate_v2, context, flags, dev), context, device);
-}
+/* A call that makes a context: name, parameters, arguments. */
+#define MAKES(name, parameters, ...)                                                               \
+    CUresult name parameters {                                                                     \
+        int device = device_index(dev);                                                            \
+        CUresult result = context_begin(device);                                                   \
+        return result ? result : finish(DRIVER(name, __VA_ARGS__), context, device);               \
+    }
 
-CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice dev) {
-    int device = device_index(dev);
-    CUresult result = context_begin(device);
-    return result ? result : finish(DRIVER(cuCtxCreate, context, flags, dev), context, device);
-}
-
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int count, unsigned int flags, CUdevice dev) {
-    int device = device_index(dev);
-    CUresult result = context_begin(device);
-    return result ? result : finish(DRIVER(cuCtxCreate_v3, context, params, count, flags, dev), context, device);
-}
-
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice dev) {
-    int device = device_index(dev);
-    CUresult result = context_begin(device);
-    return result ? result : finish(DRIVER(cuCtxCreate_v4, context, params, flags, dev), context, device);
-}
+MAKES(cuCtxCreate_v2, (CUcontext *context, unsigned int flags, CUdevice dev), context, flags, dev)
+MAKES(cuCtxCreate, (CUcontext *context, unsigned int flags, CUdevice dev), context, flags, dev)
+MAKES(cuCtxCreate_v3, (CUcontext *context, CUexecAffinityParam *params, int count, unsigned int flags, CUdevice dev), context, params, count,
+      flags, dev)
+MAKES(cuCtxCreate_v4, (CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice dev), context, params, flags, dev)
 
 /* What a context held goes with it: its memory, and the events in its streams. */
 static void drop(CUcontext context) {
@@ -93,6 +83,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
     return released(DRIVER(cuDevicePrimaryCtxRelease, dev), dev);
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+    return context_limit(limit, value);
 }
 
 /* A reset frees what the context holds; whoever retained it still owes the release, so its overhead stays charged. */

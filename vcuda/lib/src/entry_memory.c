@@ -1,34 +1,20 @@
-/* Linear, pitched and managed memory. */
+/* Linear, pitched and managed memory. Each has a version of CUDA 2 with 32-bit addresses. */
 #include "charge.h"
 
-#include "backing.h"
+/* An allocation: name, class, parameters, arguments; the first argument says where the address goes. */
+#define ALLOCATES(name, kind, parameters, ...)                   \
+    CUresult name parameters {                                   \
+        struct charge charge;                                    \
+        CUresult result = charge_begin(&charge, kind, bytes);    \
+        if (result != CUDA_SUCCESS)                              \
+            return result;                                       \
+        result = DRIVER(name, __VA_ARGS__);                      \
+        return charge_end(&charge, result, dptr ? *dptr : 0);    \
+    }
 
-CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
-    struct charge charge;
-    CUresult result = charge_begin(&charge, VCUDA_CLASS_LINEAR, bytesize);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAlloc_v2, dptr, bytesize);
-    return charge_end(&charge, result, dptr ? *dptr : 0);
-}
-
-CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
-    struct charge charge;
-    CUresult result = charge_begin(&charge, VCUDA_CLASS_LINEAR, bytesize);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAlloc, dptr, bytesize);
-    return charge_end(&charge, result, dptr ? *dptr : 0);
-}
-
-CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
-    struct charge charge;
-    CUresult result = charge_begin(&charge, VCUDA_CLASS_MANAGED, bytesize);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAllocManaged, dptr, bytesize, flags);
-    return charge_end(&charge, result, dptr ? *dptr : 0);
-}
+ALLOCATES(cuMemAlloc_v2, VCUDA_CLASS_LINEAR, (CUdeviceptr *dptr, size_t bytes), dptr, bytes)
+ALLOCATES(cuMemAlloc, VCUDA_CLASS_LINEAR, (CUdeviceptr_v1 *dptr, unsigned int bytes), dptr, bytes)
+ALLOCATES(cuMemAllocManaged, VCUDA_CLASS_MANAGED, (CUdeviceptr *dptr, size_t bytes, unsigned int flags), dptr, bytes, flags)
 
 /* The pitch is the driver's choice; current ones align rows to 512 bytes, and charge_correct follows whatever it was. */
 static uint64_t pitched_bytes(uint64_t width, uint64_t height) {
@@ -36,40 +22,22 @@ static uint64_t pitched_bytes(uint64_t width, uint64_t height) {
     return width > UINT64_MAX - 511 || __builtin_mul_overflow((width + 511) / 512 * 512, height, &bytes) ? UINT64_MAX : bytes;
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int element) {
-    struct charge charge;
-    CUresult result = charge_begin(&charge, VCUDA_CLASS_PITCHED, pitched_bytes(width, height));
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
-    if (result == CUDA_SUCCESS && !charge_correct(&charge, *pitch * height)) {
-        DRIVER(cuMemFree_v2, *dptr);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+#define ALLOCATES_PITCH(name, free, address, size)                                                       \
+    CUresult name(address *dptr, size *pitch, size width, size height, unsigned int element) {           \
+        struct charge charge;                                                                            \
+        CUresult result = charge_begin(&charge, VCUDA_CLASS_PITCHED, pitched_bytes(width, height));      \
+        if (result != CUDA_SUCCESS)                                                                      \
+            return result;                                                                               \
+        result = DRIVER(name, dptr, pitch, width, height, element);                                      \
+        if (result == CUDA_SUCCESS && !charge_correct(&charge, (uint64_t)*pitch * height)) {             \
+            DRIVER(free, *dptr);                                                                         \
+            result = CUDA_ERROR_OUT_OF_MEMORY;                                                           \
+        }                                                                                                \
+        return charge_end(&charge, result, result == CUDA_SUCCESS ? *dptr : 0);                          \
     }
-    return charge_end(&charge, result, result == CUDA_SUCCESS ? *dptr : 0);
-}
 
-CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element) {
-    struct charge charge;
-    CUresult result = charge_begin(&charge, VCUDA_CLASS_PITCHED, pitched_bytes(width, height));
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = DRIVER(cuMemAllocPitch, dptr, pitch, width, height, element);
-    if (result == CUDA_SUCCESS && !charge_correct(&charge, (uint64_t)*pitch * height)) {
-        DRIVER(cuMemFree, *dptr);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return charge_end(&charge, result, result == CUDA_SUCCESS ? *dptr : 0);
-}
+ALLOCATES_PITCH(cuMemAllocPitch_v2, cuMemFree_v2, CUdeviceptr, size_t)
+ALLOCATES_PITCH(cuMemAllocPitch, cuMemFree, CUdeviceptr_v1, unsigned int)
 
-CUresult cuMemFree_v2(CUdeviceptr dptr) {
-    struct block block;
-    bool known = charge_free_begin(dptr, &block);
-    return charge_free_end(&block, known, DRIVER(cuMemFree_v2, dptr));
-}
-
-CUresult cuMemFree(CUdeviceptr_v1 dptr) {
-    struct block block;
-    bool known = charge_free_begin(dptr, &block);
-    return charge_free_end(&block, known, DRIVER(cuMemFree, dptr));
-}
+FREES(cuMemFree_v2, address, (CUdeviceptr address), address)
+FREES(cuMemFree, address, (CUdeviceptr_v1 address), address)

@@ -41,21 +41,17 @@ ALLOCATES(cuMemAllocFromPoolAsync, false, pool, (CUdeviceptr *dptr, size_t bytes
 ALLOCATES(cuMemAllocFromPoolAsync_ptsz, true, pool, (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream), dptr, bytes, pool,
           stream)
 
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
-    struct block block;
-    bool known = charge_free_begin(dptr, &block);
-    CUresult result = charge_free_end(&block, known, DRIVER(cuMemFreeAsync, dptr, stream));
-    pool_freed();
-    return result;
-}
+#define FREES_ASYNC(name)                                                                           \
+    CUresult name(CUdeviceptr dptr, CUstream stream) {                                              \
+        struct block block;                                                                         \
+        bool known = charge_free_begin(dptr, &block);                                               \
+        CUresult result = charge_free_end(&block, known, DRIVER(name, dptr, stream));               \
+        pool_freed();                                                                               \
+        return result;                                                                              \
+    }
 
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream) {
-    struct block block;
-    bool known = charge_free_begin(dptr, &block);
-    CUresult result = charge_free_end(&block, known, DRIVER(cuMemFreeAsync_ptsz, dptr, stream));
-    pool_freed();
-    return result;
-}
+FREES_ASYNC(cuMemFreeAsync)
+FREES_ASYNC(cuMemFreeAsync_ptsz)
 
 /* ---- memory of graphs ---- */
 

@@ -40,29 +40,22 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     return result;
 }
 
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags) {
-    charge_importing(1);
-    CUresult result = DRIVER(cuIpcOpenMemHandle_v2, address, handle, flags);
-    if (opened(result, address))
-        return result;
-    DRIVER(cuIpcCloseMemHandle, *address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
+/* A call that opens a block: name, call that closes it again, parameters, arguments. */
+#define OPENS(name, closes, parameters, ...)          \
+    CUresult name parameters {                        \
+        charge_importing(1);                          \
+        CUresult result = DRIVER(name, __VA_ARGS__);  \
+        if (opened(result, address))                  \
+            return result;                            \
+        DRIVER(closes, *address);                     \
+        return CUDA_ERROR_OUT_OF_MEMORY;              \
+    }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags) {
-    charge_importing(1);
-    CUresult result = DRIVER(cuIpcOpenMemHandle, address, handle, flags);
-    if (opened(result, address))
-        return result;
-    DRIVER(cuIpcCloseMemHandle, *address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
+OPENS(cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, (CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags), address, handle, flags)
+OPENS(cuIpcOpenMemHandle, cuIpcCloseMemHandle, (CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags), address, handle, flags)
+OPENS(cuMemPoolImportPointer, cuMemFree_v2, (CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data), address, pool, data)
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
-    struct block block;
-    bool known = charge_free_begin(address, &block);
-    return charge_free_end(&block, known, DRIVER(cuIpcCloseMemHandle, address));
-}
+FREES(cuIpcCloseMemHandle, address, (CUdeviceptr address), address)
 
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
                                       unsigned long long flags) {
@@ -130,13 +123,4 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr addres
     if (result == CUDA_SUCCESS && DRIVER(cuPointerGetAttribute, &pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) == CUDA_SUCCESS)
         pool_exported(pool);
     return result;
-}
-
-CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data) {
-    charge_importing(1);
-    CUresult result = DRIVER(cuMemPoolImportPointer, address, pool, data);
-    if (opened(result, address))
-        return result;
-    DRIVER(cuMemFree_v2, *address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -1,5 +1,4 @@
 /* The child of a fork holds no device memory and owns no process slot: everything that the parent's copy says is the parent's. */
-#include "backing.h"
 #include "blocks.h"
 #include "claim.h"
 #include "context.h"
@@ -11,7 +10,6 @@
 
 void claim_forget_in_child(void) {
     blocks_after_fork();
-    backing_after_fork();
     context_after_fork();
     pool_after_fork();
     vmm_after_fork();

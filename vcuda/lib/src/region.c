@@ -194,6 +194,7 @@ static void settle_in(struct region *region, int index) {
         struct vcuda_slot_device *mine = &slot->device[device];
         memset(&mine->inflight_since_ns, 0, sizeof *mine - offsetof(struct vcuda_slot_device, inflight_since_ns));
     }
+    memset(slot->overhead_pages, 0, sizeof slot->overhead_pages);
     slot->pid = (uint32_t)getpid();
     slot->started_ns = clock_now();
     uint64_t epoch = __atomic_add_fetch(&region->ledger->epoch, 1, __ATOMIC_RELAXED);

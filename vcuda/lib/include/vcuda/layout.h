@@ -162,7 +162,8 @@ struct vcuda_slot {
     uint64_t begun;       /* memory operations begun; begun != ended in a dead slot: `reserved_bytes` needs a repair */
     uint64_t ended;
     uint64_t started_ns;  /* node time at which the owner took the slot */
-    uint8_t reserved[88];
+    uint32_t overhead_pages[VCUDA_MAX_DEVICES]; /* of 2 MiB, by the agent: contexts, modules, heaps as measured; 0: not yet */
+    uint8_t reserved[24];
     struct vcuda_slot_device device[VCUDA_MAX_DEVICES];
 };
 
@@ -235,6 +236,7 @@ VCUDA_AT(vcuda_slot_device, unmeasured, 96);
 VCUDA_AT(vcuda_slot_device, exported_bytes, 112);
 static_assert(sizeof(struct vcuda_slot) == 128 + 16 * 128, "slot");
 VCUDA_AT(vcuda_slot, begun, 16);
+VCUDA_AT(vcuda_slot, overhead_pages, 40);
 VCUDA_AT(vcuda_slot, device, 128);
 
 static_assert(sizeof(struct vcuda_cost) == 128, "cost");

@@ -114,6 +114,17 @@ static int do_dropexternal(char **words) {
     return (int)cuDestroyExternalMemory(external[index_of(words[1])]);
 }
 
+/* setlimit LIMIT VALUE | loadmodule */
+static int do_setlimit(char **words) {
+    return (int)cuCtxSetLimit((CUlimit)number(words[1]), number(words[2]));
+}
+static int do_loadmodule(char **words) {
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n  ret;\n}\n";
+    CUmodule module;
+    (void)words;
+    return (int)cuModuleLoadData(&module, ptx);
+}
+
 static CUDA_ARRAY3D_DESCRIPTOR shape_of(char **words) {
     return (CUDA_ARRAY3D_DESCRIPTOR){.Width = number(words[0]), .Height = number(words[1]), .Depth = number(words[2]),
                                      .Format = (CUarray_format)number(words[3]), .NumChannels = (unsigned)number(words[4]),
@@ -137,5 +148,6 @@ const struct command memory_commands[] = {
     {"graph", do_graph}, {"graphlaunch", do_graphlaunch}, {"graphupload", do_graphupload}, {"graphdestroy", do_graphdestroy},
     {"graphtrim", do_graphtrim}, {"capture", do_capture}, {"vmmhost", do_vmmhost}, {"poolhost", do_poolhost}, {"pinned", do_pinned},
     {"peer", do_peer}, {"external", do_external}, {"mapbuffer", do_mapbuffer}, {"mapmipmap", do_mapmipmap}, {"dropexternal", do_dropexternal},
+    {"setlimit", do_setlimit}, {"loadmodule", do_loadmodule},
     {"array3d", do_array3d}, {"mipmap", do_mipmap}, {"freemipmap", do_freemipmap}, {NULL, NULL},
 };

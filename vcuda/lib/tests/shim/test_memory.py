@@ -7,6 +7,8 @@ import unittest
 
 from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, ShimTest
 
+from vcuda.node.layout import OVERHEAD_PAGE, LedgerFile
+
 
 class Limits(ShimTest):
     def test_allocating_past_the_limit_answers_out_of_memory_and_the_program_lives(self) -> None:
@@ -199,6 +201,70 @@ class Contexts(ShimTest):
         self.assertEqual(probe.ask("alloc", 0, GIB), 0)
         self.assertEqual(probe.ask("reset", 0), 0)
         self.assertEqual(claim.reserved(), before)
+
+
+STACK, PRINTF, HEAP = 0, 1, 2  # enum CUlimit
+
+
+class Overheads(ShimTest):
+    def setUp(self) -> None:
+        super().setUp()
+        self.claim = self.node.claim(memory=4 * GIB)
+        self.program = self.probe(self.claim)
+        self.context = self.node.used()
+
+    def assert_charged(self, extra: int) -> None:
+        self.assertEqual((self.claim.reserved(), self.node.used()), (self.context + extra,) * 2)
+
+    def test_raised_limits_are_charged_before_the_driver_takes_them(self) -> None:
+        stacks = 132 * 2048 * 1024  # 1 KiB more for each thread that an H100 can hold
+        for limit, value, extra in (
+            (HEAP, (8 << 20) + GIB, GIB),
+            (PRINTF, (7 << 20) + 100, GIB + 2 * MIB),
+            (STACK, 2048, GIB + 2 * MIB + stacks),
+            (HEAP, 4 << 20, 2 * MIB + stacks),
+            (STACK, 1024, 2 * MIB),
+        ):
+            self.assertEqual(self.program.ask("setlimit", limit, value), 0)
+            self.assert_charged(extra)
+        self.assertEqual(self.program.ask("release", 0), 0)
+        self.assertEqual((self.claim.reserved(), self.node.used()), (0, 0))
+
+    def test_a_limit_that_does_not_fit_is_refused(self) -> None:
+        for limit, value in ((HEAP, 4 * GIB), (HEAP, 2**64 - 1), (STACK, 64 << 10), (STACK, 2**63)):
+            self.assertEqual(self.program.ask("setlimit", limit, value), OUT_OF_MEMORY, (limit, value))
+            self.assert_charged(0)
+        self.node.tool("fault", "fail", "cuCtxSetLimit", "1")
+        self.assertEqual(self.program.ask("setlimit", HEAP, GIB), INVALID_VALUE)
+        self.assert_charged(0)
+        self.assertLessEqual(self.node.peak(), 4 * GIB)
+
+    def tell(self, overhead: int) -> None:
+        """As the agent does."""
+        LedgerFile(self.claim.folder / "ledger", writable=True).tell_overhead(0, 0, overhead // OVERHEAD_PAGE)
+
+    def test_what_the_agent_has_measured_is_charged_modules_and_all(self) -> None:
+        self.assertEqual(self.program.ask("loadmodule"), 0)
+        self.assertEqual(self.node.used(), self.context + 2 * MIB)
+        self.tell(self.node.used())
+        self.assertEqual(self.program.ask("alloc", 0, 2 * MIB), 0)
+        self.assert_charged(4 * MIB)
+        self.tell(self.context)
+        self.assertEqual(self.program.ask("free", 0), 0)
+        self.assertEqual(self.program.ask("alloc", 0, 2 * MIB), 0)
+        self.assertEqual(self.claim.reserved(), self.context + 2 * MIB)
+
+    def test_a_raised_limit_and_what_is_measured_of_it_are_charged_once(self) -> None:
+        self.assertEqual(self.program.ask("setlimit", HEAP, (8 << 20) + GIB), 0)
+        self.tell(self.node.used())
+        self.assertEqual(self.program.ask("alloc", 0, 2 * MIB), 0)
+        self.assert_charged(GIB + 2 * MIB)
+
+    def test_measured_overhead_beyond_the_limit_leaves_no_room(self) -> None:
+        self.tell(6 * GIB)
+        self.assertEqual(self.program.ask("alloc", 0, 2 * MIB), OUT_OF_MEMORY)
+        self.assertEqual(self.claim.reserved(), 6 * GIB)
+        self.assertEqual(self.program.answer("info")[1], 0)
 
 
 class Answers(ShimTest):

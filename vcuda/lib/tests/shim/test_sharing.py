@@ -178,7 +178,7 @@ class OneClaim(Sharing):
 
 
 class AtRandom(ShimTest):
-    """Four processes that allocate, export, open, close, free and are killed in any order."""
+    """Four processes that allocate, export, open, close, free and are killed in any order and at any point."""
 
     def test_the_books_are_never_below_the_card_and_the_card_never_above_the_limit(self) -> None:
         for seed in range(20):
@@ -216,8 +216,21 @@ class AtRandom(ShimTest):
             index = self.random.choice(list(held))
             self.assertEqual(probe.ask(held.pop(index), index), 0)
         elif act == "kill" and self.random.random() < 0.3:
-            probe.kill()
+            self._kill_in_the_middle(probe, held)
             self.probes[who], self.held[who] = self.probe(self.claim), {}
+
+    def _kill_in_the_middle(self, probe: Probe, held: dict[int, str]) -> None:
+        """Of whatever it does with memory that it shares, at a moment that nobody chooses."""
+        assert probe.process.stdin
+        orders = [f"{command} {index}" for index, command in held.items()]
+        orders += [f"ipcopen {100 + at} {handle}" for at, (_, handle) in enumerate(self.handles[-4:])]
+        self.random.shuffle(orders)
+        probe.process.stdin.write("\n".join([*orders, f"alloc 200 {GIB}", "ipcget 200"]) + "\n")
+        probe.process.stdin.flush()
+        for _ in range(self.random.randrange(len(orders) + 1)):
+            assert probe.process.stdout
+            probe.process.stdout.readline()
+        probe.kill()
 
 
 class TwoClaims(Sharing):
