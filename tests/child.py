@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -56,4 +57,5 @@ def control() -> None:
 if __name__ == "__main__":
     _set_up()
     job, arguments = sys.argv[1], sys.argv[2:]
-    print(json.dumps({"ask": ask, "control": control}[job](*arguments)), flush=True)
+    jobs: dict[str, Callable[..., object]] = {"ask": ask, "control": control}
+    print(json.dumps(jobs[job](*arguments)), flush=True)

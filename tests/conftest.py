@@ -42,4 +42,4 @@ def world(db: None) -> World:
 def bell_dir(settings: Settings, tmp_path: Path) -> Path:
     """A bell folder for this test alone."""
     settings.BELL_DIR = tmp_path / "bells"
-    return settings.BELL_DIR
+    return tmp_path / "bells"

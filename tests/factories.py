@@ -36,7 +36,7 @@ def tenant(
 
 
 def department(name: str = "", **limits: int | None) -> Tenant:
-    return tenant(name, kind=TenantKind.DEPARTMENT, **limits)
+    return tenant(name, parent=None, kind=TenantKind.DEPARTMENT, **limits)
 
 
 def quota(of: Tenant, **limits: int | None) -> Quota:
@@ -83,7 +83,7 @@ def world(**limits: int | None) -> World:
     """`limits` are the lab's quota: 40 GiB, 1000 ‰ and two places a person unless said otherwise."""
     top = department("Research")
     usual: dict[str, int | None] = {"gpu_memory": 40 * GIB, "gpu_compute": 1000, "running_per_user": 2}
-    lab = tenant("Vision Lab", parent=top, **(limits or usual))
+    lab = tenant("Vision Lab", parent=top, kind=TenantKind.TENANT, **(limits or usual))
     other = tenant("Speech Lab", parent=top, gpu_memory=40 * GIB, gpu_compute=1000)
     people = {name: user(name) for name in ("head", "manager", "member", "colleague", "viewer", "stranger", "outsider")}
     operator = user("operator", platform_role=PlatformRole.OPERATOR)

@@ -11,7 +11,7 @@ from drf_spectacular.openapi import AutoSchema
 from apps.api.authentication import BrowserSession, ScopedTokenAuthentication
 
 
-class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class TokenScheme(OpenApiAuthenticationExtension):
     target_class = ScopedTokenAuthentication
     name = "token"
     priority = 1  # before the extension that drf-spectacular ships for knox
@@ -25,7 +25,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
         }
 
 
-class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class SessionScheme(OpenApiAuthenticationExtension):
     target_class = BrowserSession
     name = "session"
     priority = 1

@@ -78,7 +78,7 @@ def _await_ready(url: str, *children: "subprocess.Popen[bytes]") -> None:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         for child in children:
-            assert child.poll() is None, f"{child.args} ended with {child.returncode}"
+            assert child.poll() is None, f"{child.args!r} ended with {child.returncode}"
         try:
             with urlopen(f"{url}/api/readyz") as answer:
                 if b'"controller":true' in answer.read():

@@ -1,6 +1,7 @@
 """The server against its own description, with requests that nobody would write by hand: a few for each operation, both valid and not."""
 
 from pathlib import Path
+from typing import Any
 
 import schemathesis
 from django.conf import settings as django
@@ -31,5 +32,5 @@ schema = schemathesis.openapi.from_path(Path(django.BASE_DIR) / "docs" / "openap
 
 @schema.parametrize()
 @settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-def test_the_server_keeps_its_description(case: schemathesis.Case, server: Server) -> None:
+def test_the_server_keeps_its_description(case: schemathesis.Case[Any], server: Server) -> None:
     case.call_and_validate(server.url, headers={"Authorization": f"Bearer {server.operator}"}, checks=CHECKS)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.bench.sockets import Door
 
@@ -64,7 +65,7 @@ def running(
     argv: list[str], port: int, env: Mapping[str, str] | None = None, account: int | None = None
 ) -> Iterator[int]:
     """A program in a process group of its own, until it answers on `port` and then until the block ends; gives the group."""
-    how = {"user": account, "group": account, "extra_groups": []} if account is not None else {}
+    how: dict[str, Any] = {"user": account, "group": account, "extra_groups": []} if account is not None else {}
     process = subprocess.Popen(
         argv, cwd=PROJECT, env={**os.environ, **(env or {})}, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **how,

@@ -75,7 +75,7 @@ def careless(made: World) -> int:
         line = next(line for line in headroom(place, made.member.user_id) if line.dimension == "running")
         looked.wait()
         if line.limit is not None and line.used < line.limit:
-            Claim.objects.create(workload_id=uuid4(), run=1, tenant=place, owner_id=made.member.user_id)
+            Claim.objects.create(workload_id=uuid4(), run=1, tenant=place, owner_id=str(made.member.user_id))
 
     at_once(look_then_write)
     return Claim.objects.filter(tenant=place, settled_at=None).count()

@@ -40,6 +40,28 @@ def test_a_person_gets_a_notebook_with_a_part_of_a_card(portal: Cluster) -> None
     pods.eventually(lambda: not claims(portal))
 
 
+def test_of_such_a_cluster_nothing_is_amiss_and_what_cannot_be_seen_is_unknown(portal: Cluster) -> None:
+    """By the shipped account. The control plane's programs are no pods here, so nobody tells their limits."""
+    findings = pods.eventually(lambda: settled(portal))
+    by_level: dict[str, set[str]] = {}
+    for one in findings:
+        by_level.setdefault(one["level"], set()).add(one["code"])
+    seen = {"server_answers", "watch_fresh", "rights_complete", "slices_dra", "dra_served", "feature_on"}
+    seen |= {"cards_offered", "priority_serves", "requests_served", "agents_ready", "figures_arrive", "programs_new"}
+    assert seen <= by_level.pop("good")
+    unknown = {"scheduler_limit_unknown", "claims_limit_unknown"}
+    assert unknown <= by_level.pop("unknown")
+    assert by_level == {}
+    features = {one["evidence"]["feature"] for one in findings if one["code"] == "feature_on"}
+    assert features == {"DynamicResourceAllocation", "DRAConsumableCapacity", "DRADeviceTaints"}
+
+
+def settled(cluster: Cluster) -> list[dict[str, Any]] | None:
+    """None until the controller has told of itself."""
+    findings: list[dict[str, Any]] = json.loads(manage(cluster, "diagnose", "--json"))["findings"]
+    return findings if any(one["code"] == "watch_fresh" for one in findings) else None
+
+
 def claims(cluster: Cluster) -> list[Any]:
     found: list[Any] = cluster.api.get("/apis/resource.k8s.io/v1/resourceclaims")["items"]
     return found

@@ -152,7 +152,7 @@ class NodeAgent(Reader):
         """`dies_at`: killed just before that change of the file system, counted from the moment at which `trigger` exists."""
         self.trigger.unlink(missing_ok=True)
         dying = ["-c", _DYING, str(dies_at), str(self.trigger)]
-        words = [sys.executable, *(dying if dies_at else ["-m", "vcuda.node"])]
+        words: list[str | Path] = [sys.executable, *(dying if dies_at else ["-m", "vcuda.node"])]
         words += ["--state", self.state, "--socket", self._folder / "agent.sock", "--libraries", _LIBRARIES]
         words += ["--sim-node", self._cluster.layout.sim_node, "--kubernetes", "--node-name", self._cluster.node_name]
         words += ["--kubelet-dir", self._cluster.layout.kubelet, "--cdi-dir", self._cluster.layout.cdi]

@@ -29,7 +29,7 @@ def taints(cluster: Cluster) -> dict[str, str]:
 
 
 def fault(cluster: Cluster, card: int, state: str, *, xid: int = 0) -> None:
-    words = [TOOL, "fault", cluster.layout.sim_node, "card", str(card), state, "--xid", str(xid)]
+    words: list[str | Path] = [TOOL, "fault", cluster.layout.sim_node, "card", str(card), state, "--xid", str(xid)]
     subprocess.run(words, check=True)
 
 

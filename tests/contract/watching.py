@@ -40,7 +40,8 @@ class Watcher:
             fits = fits and reason in (None, newest.reason) and run in (None, newest.run)  # type: ignore[union-attr]
             return newest if fits else None
 
-        return await self._until(wanted, f"{uid} {state} {reason or ''}")
+        seen: Observation = await self._until(wanted, f"{uid} {state} {reason or ''}")
+        return seen
 
     async def more(self, uid: str, than: int) -> None:
         """Wait until more than so many observations of `uid` were seen."""

@@ -174,8 +174,9 @@ async def start_authoriser(folder: Path) -> tuple[uvicorn.Server, asyncio.Task[N
 
 def start_nginx(command: nginx.Command) -> subprocess.Popen[bytes]:
     account = command.account
-    groups = {"user": account, "group": account, "extra_groups": []} if account is not None else {}
-    return subprocess.Popen(command.argv, start_new_session=True, **groups)
+    groups: dict[str, Any] = {"user": account, "group": account, "extra_groups": []} if account is not None else {}
+    started: subprocess.Popen[bytes] = subprocess.Popen(command.argv, start_new_session=True, **groups)
+    return started
 
 
 @pytest_asyncio.fixture

@@ -88,7 +88,7 @@ class Container:
             claim = volumes[mount["name"]].get("persistentVolumeClaim")
             if claim and mount["mountPath"] == self._pod["spec"]["containers"][0]["workingDir"]:
                 found = self._server.one("persistentvolumeclaims", claim["claimName"])
-                return self._folder / found["metadata"]["uid"]
+                return self._folder / str(found["metadata"]["uid"])
         return Path(tempfile.mkdtemp(dir=self._folder))
 
     def _environment(self, main: Manifest) -> dict[str, str]:

@@ -48,13 +48,13 @@ class ControlPlane:
         server.put("flowschemas", {"metadata": {"name": "service-accounts", "uid": "flow-1"}})
         server.put("prioritylevelconfigurations", {"metadata": {"name": "workload-low", "uid": "level-1"}})
         queues = {"X-Kubernetes-PF-FlowSchema-UID": "flow-1", "X-Kubernetes-PF-PriorityLevel-UID": "level-1"}
-        server["get /version"] << (lambda: {"gitVersion": self.version}) << queues  # type: ignore[operator]
-        server["get /apis/resource.k8s.io"] << self._group  # type: ignore[operator]
-        server["get /metrics"] << self._metrics  # type: ignore[operator]
+        server["get /version"] << (lambda: {"gitVersion": self.version}) << queues
+        server["get /apis/resource.k8s.io"] << self._group
+        server["get /metrics"] << self._metrics
         reviews = "post /apis/authorization.k8s.io/v1/selfsubject"
-        server[f"{reviews}accessreviews"] << self._access  # type: ignore[operator]
-        server[f"{reviews}rulesreviews"] << self._rules  # type: ignore[operator]
-        server["post /apis/authentication.k8s.io/v1/selfsubjectreviews"] << (  # type: ignore[operator]
+        server[f"{reviews}accessreviews"] << self._access
+        server[f"{reviews}rulesreviews"] << self._rules
+        server["post /apis/authentication.k8s.io/v1/selfsubjectreviews"] << (
             lambda: {"status": {"userInfo": {"username": ACCOUNT}}}
         )
 

@@ -38,7 +38,7 @@ class KubernetesPlace:
         self.rules = Rules(images={"contract": "contract"}, first_port=machines.port, volume_bytes=GIB)
 
     def cluster(self, **options: Any) -> KubernetesCluster:
-        values = {"rules": self.rules, "timing": self.timing, "reach": "direct"} | options
+        values: dict[str, Any] = {"rules": self.rules, "timing": self.timing, "reach": "direct"} | options
         return KubernetesCluster(Connection(host=self.url), **values)
 
     @asynccontextmanager

@@ -46,7 +46,7 @@ class RealPlace:
         )
 
     def cluster(self, **options: Any) -> KubernetesCluster:
-        values = {"rules": self.rules, "reach": "direct"} | options
+        values: dict[str, Any] = {"rules": self.rules, "reach": "direct"} | options
         return KubernetesCluster(Connection(kubeconfig=str(self.real.kubeconfig)), **values)
 
     @asynccontextmanager

@@ -111,7 +111,7 @@ class ApiServer(KubernetesScaffold):
     _ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
     def __attrs_post_init__(self) -> None:
-        self.fallback << self._serve  # type: ignore[operator]
+        self.fallback << self._serve
 
     # --- For tests -------------------------------------------------------------------------------------------------------
     def shelf(self, plural: str) -> Shelf:
@@ -124,7 +124,7 @@ class ApiServer(KubernetesScaffold):
         (found,) = [thing for thing in self.all(plural) if thing["metadata"]["name"] == name]
         return found
 
-    def put(self, plural: str, thing: Manifest) -> Manifest:
+    def put(self, plural: str, thing: Manifest) -> Manifest:  # type: ignore[override]
         """As a controller of the cluster would."""
         thing = copy.deepcopy(thing)
         self._complete(thing)
@@ -135,7 +135,7 @@ class ApiServer(KubernetesScaffold):
         self._store(plural, "MODIFIED" if before else "ADDED", thing)
         return thing
 
-    def patch(self, plural: str, name: str, change: Manifest) -> Manifest:
+    def patch(self, plural: str, name: str, change: Manifest) -> Manifest:  # type: ignore[override]
         return self.put(plural, merged(self.one(plural, name), change))
 
     def drop(self, plural: str, name: str) -> None:
@@ -173,7 +173,7 @@ class ApiServer(KubernetesScaffold):
         watch: bool | None = None,
         times: int = 1,
         after: int = 0,
-    ) -> None:
+    ) -> Fault:
         """Of the next requests of this kind, skipping `after`, so many are answered with `status`."""
         first, skipped, chosen, fault = len(self._requests), set[int](), set[int](), Fault(times)
 
@@ -191,7 +191,7 @@ class ApiServer(KubernetesScaffold):
                 chosen.add(request.id)
             return request.id in chosen
 
-        self[is_next] << status  # type: ignore[operator]
+        self[is_next] << status
         return fault
 
     # --- Serving ---------------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from tests.kubernetes.place import KubernetesPlace
 
 # Of two controllers the row lease of the portal's database lets one work (apps/workloads/lease.py); a second lock in the cluster would only
 # make a take-over wait for its expiry.
-del test_two_drivers_never_look_after_the_same_runs  # type: ignore[name-defined]  # noqa: F821
+del test_two_drivers_never_look_after_the_same_runs  # noqa: F821
 
 
-async def test_what_ended_while_nobody_looked_is_found_ended_with_its_reason(
+async def test_what_ended_while_nobody_looked_is_found_ended_with_its_reason(  # type: ignore[no-redef]
     place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
 ) -> None:
     """What we had asked to end leaves nothing in the cluster: it is found absent, or still ending."""

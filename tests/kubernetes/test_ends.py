@@ -1,8 +1,10 @@
 """Ends of runs and what they leave, other processes that read, figures: while the cluster misbehaves."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +25,16 @@ THIRD = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
 @pytest.fixture(autouse=True)
 async def quickly_stale(place: KubernetesPlace) -> None:
     place.timing = replace(QUICK, stale=0.3)
+
+
+def _has_left(pod: Callable[[], dict[str, Any] | None], seconds: int) -> bool:
+    """Whether it is to end within so many."""
+    found = pod()
+    return found is not None and found["metadata"].get("deletionGracePeriodSeconds") == seconds
+
+
+def _is_empty(place: KubernetesPlace, plural: str) -> bool:
+    return place.server.all(plural) == []
 
 
 # --- Ends ----------------------------------------------------------------------------------------------------------------
@@ -47,10 +59,8 @@ async def test_of_several_that_end_it_the_shortest_grace_counts(
     await watch.until("a", RunState.READY)
     for grace, left in ((600, 600), (900, 600), (0, 1)):
         await cluster.delete("a", grace_seconds=grace)
-        await until(lambda left=left: pod_of(place)["metadata"]["deletionGracePeriodSeconds"] == left)
-        await until(
-            lambda left=left: cluster._started().world.newest("a")["metadata"].get("deletionGracePeriodSeconds") == left
-        )
+        await until(partial(_has_left, lambda: pod_of(place), left))
+        await until(partial(_has_left, lambda: cluster._started().world.newest("a"), left))
     await watch.until("a", RunState.EXITED)
 
 
@@ -74,7 +84,7 @@ async def test_what_a_run_needed_goes_with_it(
     await cluster.delete("a", grace_seconds=5)
     await watch.until("a", RunState.EXITED)
     for kind in ("secrets", "resourceclaimtemplates", "resourceclaims", "pods"):
-        await until(lambda kind=kind: place.server.all(kind) == [])
+        await until(partial(_is_empty, place, kind))
     assert len(place.server.all("persistentvolumeclaims")) == 1
 
 

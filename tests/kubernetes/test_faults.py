@@ -305,7 +305,8 @@ async def prodded(place: KubernetesPlace, before: str | None) -> str:
     """When that was, later than `before`."""
 
     def now() -> str | None:
-        return pod_of(place)["metadata"].get("annotations", {}).get(names.PRODDED)
+        found: str | None = pod_of(place)["metadata"].get("annotations", {}).get(names.PRODDED)
+        return found
 
     await until(lambda: now() != before)
     return now() or ""

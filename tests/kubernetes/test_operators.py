@@ -52,7 +52,8 @@ class Elsewhere:
         async def within() -> T:
             return work()
 
-        return self._run(within())
+        done: T = self._run(within())
+        return done
 
     def _run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)

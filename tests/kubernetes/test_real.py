@@ -28,7 +28,7 @@ from tests.contract.test_volumes_and_logs import *  # noqa: F403
 from tests.contract.watching import Watcher, facts, watching
 from tests.kubernetes.real import RealPlace
 
-del test_two_drivers_never_look_after_the_same_runs  # type: ignore[name-defined]  # noqa: F821 - see test_contract
+del test_two_drivers_never_look_after_the_same_runs  # noqa: F821 - see test_contract
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +61,7 @@ async def place(real: Cluster) -> AsyncIterator[RealPlace]:
     await made.forget()
 
 
-async def test_a_later_run_never_runs_beside_the_earlier_one(
+async def test_a_later_run_never_runs_beside_the_earlier_one(  # type: ignore[no-redef]
     place: RealPlace, cluster: KubernetesCluster, watch: Watcher
 ) -> None:
     """By the run's own secret: in containers of their own both have the same process id."""
@@ -75,7 +75,7 @@ async def test_a_later_run_never_runs_beside_the_earlier_one(
     assert order.index((1, RunState.EXITED)) < order.index((2, RunState.PREPARING))
 
 
-async def test_a_deleted_run_ends_and_no_longer_answers(
+async def test_a_deleted_run_ends_and_no_longer_answers(  # type: ignore[no-redef]
     place: RealPlace, cluster: KubernetesCluster, watch: Watcher
 ) -> None:
     """Its address is gone with it, so that nobody is there to refuse."""
@@ -93,7 +93,7 @@ async def test_a_deleted_run_ends_and_no_longer_answers(
         await cluster.dial("a", "http")
 
 
-@pytest.mark.parametrize("name", ["home 量子/é", "a%2Fb", "x" * 100])
+@pytest.mark.parametrize("name", ["home 量子/é", "a%2Fb", "x" * 100])  # type: ignore[no-redef]
 async def test_any_name_of_a_volume_is_one_folder(
     place: RealPlace, cluster: KubernetesCluster, watch: Watcher, name: str
 ) -> None:
@@ -107,7 +107,7 @@ async def test_any_name_of_a_volume_is_one_folder(
     assert (await watch.until("c", RunState.EXITED)).exit_code == 9
 
 
-async def test_another_account_cannot_read_a_home(place: RealPlace, cluster: KubernetesCluster, watch: Watcher) -> None:
+async def test_another_account_cannot_read_a_home(place: RealPlace, cluster: KubernetesCluster, watch: Watcher) -> None:  # type: ignore[no-redef]
     """Nor can a friend: a home is in the containers that were given it, and in no other."""
     await cluster.apply(place.spec("a", "alone"))
     await watch.until("a", RunState.READY)
@@ -117,7 +117,7 @@ async def test_another_account_cannot_read_a_home(place: RealPlace, cluster: Kub
     assert "refused: No such file" in (await cluster.logs("friend")).text
 
 
-async def test_what_ended_while_nobody_looked_is_found_ended_with_its_reason(
+async def test_what_ended_while_nobody_looked_is_found_ended_with_its_reason(  # type: ignore[no-redef]
     place: RealPlace, cluster: KubernetesCluster, watch: Watcher
 ) -> None:
     """What we had asked to end leaves nothing in the cluster: it is found absent, or still ending."""

@@ -299,7 +299,7 @@ async def test_the_first_list_comes_from_the_servers_cache_or_from_its_store(ser
     for consistent, version in ((False, "0"), (True, None)):
         seen = Seen(server, api, consistent=consistent)
         async with running(seen):
-            await seen.until(lambda seen=seen: seen.names() == ["a"])
+            await seen.until(lambda seen=seen: seen.names() == ["a"])  # type: ignore[misc]
         assert asked_lists(server)[-1].get("resourceVersion") == version
 
 

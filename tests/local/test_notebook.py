@@ -22,7 +22,7 @@ HOME = (Volume("home-ada", "~"),)
 
 
 def notebook(place: LocalSite, *, run: int = 1, **changes: Any) -> RunSpec:
-    values = {
+    values: dict[str, Any] = {
         "command": ("tessera-notebook",),
         "environment": "notebook",
         "probe": Probe("http", "/api/status"),

@@ -130,7 +130,7 @@ def test_the_actor_of_a_request_carries_token_address_and_scopes(world: World) -
     actor = actor_of(request)
     assert (actor.ip, actor.scopes, actor.tenant_id, actor.token_id) == (
         "10.0.0.9",
-        {"read"},
+        frozenset({"read"}),
         world.lab.id,
         str(made.id),
     )

@@ -36,7 +36,7 @@ class Caller:
         if self.token:
             named["Authorization"] = f"Bearer {self.token}"
         data = "" if body is None else json.dumps(body)
-        answer: HttpResponse = self.client.generic(
+        answer: HttpResponse = self.client.generic(  # type: ignore[assignment]
             method, f"/api/v1/{path}", data, content_type="application/json", headers=named
         )
         return answer

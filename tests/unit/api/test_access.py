@@ -169,7 +169,7 @@ def test_a_token_restricted_to_another_tenant_finds_nothing_here(
 ) -> None:
     """Of somebody who belongs to both: the token narrows, also what is one's own."""
     assert world.member.user is not None
-    member(world.other_lab, world.member.user)  # type: ignore[arg-type]
+    member(world.other_lab, world.member.user)
     assert _send(call(world.member, tenant_id=world.other_lab.id), row, names).status_code == 404
 
 
@@ -195,7 +195,7 @@ def test_a_stranger_sees_the_gpu_and_how_much_is_held_but_not_by_whom(
 
 def test_lists_restricted_by_a_token_show_that_tenant_only(world: World, experiment: Workload, call: Call) -> None:
     assert world.member.user is not None
-    member(world.other_lab, world.member.user)  # type: ignore[arg-type]
+    member(world.other_lab, world.member.user)
     there = call(world.member, tenant_id=world.other_lab.id)
     assert there.get("experiments").json()["items"] == []
     assert [t["slug"] for t in there.get("tenants").json()["items"]] == [world.other_lab.slug]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ async def _until(events: AsyncIterator[dict[str, Any]], name: str) -> dict[str, 
     raise AssertionError(f"the stream ended without “{name}”")
 
 
-async def _events(content: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+async def _events(content: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any]]:
     """Parsed as a browser would; comments are given as event ""."""
     buffer = ""
     async for chunk in content:
@@ -84,7 +84,7 @@ async def _events(content: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]
 
 @asynccontextmanager
 async def _following(workload: Workload, token: str, query: str = "", **headers: str) -> AsyncIterator[Any]:
-    response = await AsyncClient().get(
+    response: Any = await AsyncClient().get(
         f"/api/v1/experiments/{workload.id}/logs{query}",
         headers={"Authorization": f"Bearer {token}", "Accept": "text/event-stream", **headers},
     )
@@ -185,7 +185,7 @@ async def test_who_may_no_longer_see_it_reads_no_further(output: Output, lost: s
 async def test_the_outsider_gets_no_stream(output: Output) -> None:
     world, workload, _token = await sync_to_async(_setting)()
     token = await sync_to_async(token_for)(world.outsider)
-    response = await AsyncClient().get(
+    response: Any = await AsyncClient().get(
         f"/api/v1/experiments/{workload.id}/logs",
         headers={"Authorization": f"Bearer {token}", "Accept": "text/event-stream"},
     )

@@ -60,6 +60,7 @@ def test_what_is_made_meanwhile_does_not_shift_the_next_page(world: World, call:
     _workloads(world, 6)
     mine = call(world.member)
     first = mine.get("experiments?limit=3").json()
+    assert world.member.user is not None
     Workload.objects.create(
         kind="experiment", name="newer", slug="newer", owner=world.member.user, tenant=world.lab,
         environment=world.environment,

@@ -8,7 +8,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from apps.api import problems
-from apps.api.problem_kinds import KINDS
+from apps.api.problem_kinds import KINDS, type_uri
 from apps.core import errors
 from apps.core.errors import InvalidInput, PortalError
 from tests.factories import SLICE, World
@@ -143,7 +143,7 @@ def test_a_database_that_does_not_answer_is_a_503_to_try_again(
 def test_what_never_fits_is_refused_with_the_numbers_and_the_nearest_choice(
     world: World, site: object, call: Call
 ) -> None:
-    asked = {
+    asked: dict[str, Any] = {
         "tenant": world.lab.slug,
         "name": "Too large",
         "environment": "notebook",
@@ -190,7 +190,7 @@ def test_words_follow_the_language_and_codes_do_not(world: World, call: Call) ->
 
 def test_the_type_of_a_problem_leads_to_its_explanation(client: Client) -> None:
     for kind, known in KINDS.items():
-        address = problems.type_uri(kind)
+        address = type_uri(kind)
         answer = client.get("/api/" + address.split("/api/", 1)[1])
         assert answer.json()["title"] == str(known.title)
     assert client.get("/api/problems/none").status_code == 404

@@ -136,9 +136,9 @@ def test_a_quota_change_without_if_match_is_refused(world: World, call: Call) ->
 def test_somebody_faster_between_reading_and_lock_is_a_412_too(
     world: World, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from apps.api.views import quotas
+    from apps.quotas import selectors
 
-    old = quotas.selectors.quota_of(world.lab)
+    old = selectors.quota_of(world.lab)
     assert old is not None
     Quota.objects.filter(tenant=world.lab).update(version=old.version + 1)
     monkeypatch.setattr("apps.api.views.quotas.selectors.quota_of", lambda _tenant: old)

@@ -169,7 +169,7 @@ async def test_a_locked_account_closes_the_socket(
 ) -> None:
     monkeypatch.setattr(live.LiveConsumer, "safety", 0.1)
     socket = await connect(world.member)
-    await database_sync_to_async(User.objects.filter(id=world.member.user_id).update)(is_active=False)
+    await database_sync_to_async(User.objects.filter(username="member").update)(is_active=False)
     assert await socket.close_code() == live.SIGNED_OUT
 
 
@@ -209,6 +209,7 @@ async def test_one_person_opens_only_so_many(world: World, connect: Connect, mon
 
 async def test_nonsense_is_ignored(world: World, connect: Connect) -> None:
     socket = await connect(world.member)
+    nonsense: Any
     for nonsense in ([], 5, {"subscribe": 5}, {"ack": "x"}, {"subscribe": {"cluster:": "x"}}):
         await socket.send_json(nonsense)
     assert (await _next(socket, _has_frames))["frames"][0]["topic"] == "cluster:"

@@ -242,7 +242,7 @@ def test_a_list_costs_the_same_for_one_and_for_many(
 
 
 def test_the_page_speaks_the_language_of_the_account(world: World, browser: Person) -> None:
-    User.objects.filter(id=world.member.user_id).update(language="zh-hans")
+    User.objects.filter(username="member").update(language="zh-hans")
     client = browser(world.member)
     assert 'lang="zh-hans"' in client.get("/").content.decode()
     assert 'lang="zh-hans"' not in browser(world.manager).get("/").content.decode()

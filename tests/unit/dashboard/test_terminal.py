@@ -241,7 +241,7 @@ class TestSocket:
         socket = await connect(world.member, row)
         await _type(socket, b"yes\r")
         got = 0
-        while not await socket.receive_nothing(0.5):  # type: ignore[no-untyped-call]
+        while not await socket.receive_nothing(0.5):
             got += len((await socket.output()).get("bytes") or b"")
         assert 8192 < got < 8192 + 2 * 4096 + 1000
 
@@ -253,7 +253,7 @@ class TestSocket:
         headers = [(b"origin", b"http://evil.example"), (b"host", b"localhost"), (b"cookie", cookie)]
         socket = WebSocket(application, f"/ws/terminal/{row.id}", headers)
         assert not await socket.connect()
-        await socket.wait(WAIT)  # type: ignore[no-untyped-call]
+        await socket.wait(WAIT)
 
 
 @pytest.mark.django_db

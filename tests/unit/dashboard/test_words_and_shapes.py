@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from django.utils import translation
 from hypothesis import given
@@ -100,5 +101,6 @@ def test_a_page_that_was_just_rendered_is_sent_nothing() -> None:
 
 
 def test_a_cursor_of_nonsense_is_answered_with_a_snapshot() -> None:
+    nonsense: Any
     for nonsense in (None, [], "x", {"seq": "1"}, {"seq": True}, {"seq": -1}, {"tags": {}}):
         assert Cursor.of(nonsense) == Cursor()

@@ -24,6 +24,7 @@ def make_workload(world: World) -> MakeWorkload:
     def make(owner: Actor = world.member, phase: str = Phase.READY, **fields: Any) -> Workload:
         made = new_id()
         defaults = {"kind": "experiment", "name": "Try 试", "tenant": world.lab, "environment": world.environment}
+        assert owner.user is not None
         return Workload.objects.create(
             id=made, slug=slug_for("try", made), owner=owner.user, phase=phase, **{**defaults, **fields}
         )

@@ -57,6 +57,6 @@ def test_a_folder_too_deep_for_a_socket_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_nginx_is_named_with_the_way_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nginx.shutil, "which", lambda *_args, **_named: None)
+    monkeypatch.setattr("shutil.which", lambda *_args, **_named: None)
     with pytest.raises(Unavailable, match="apt-get install nginx-light libnginx-mod-http-lua"):
         nginx.prepare(tmp_path / "g", listen="127.0.0.1:1")

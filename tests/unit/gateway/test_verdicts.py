@@ -119,7 +119,7 @@ def test_an_operator_who_is_none_any_more_stays_outside(world: World, make_workl
     mine = make_workload()
     secret, _session = let_in(world.operator, mine)
     assert judge(mine.slug, [secret]).kind is Kind.ALLOWED
-    User.objects.filter(pk=world.operator.user_id).update(platform_role="")
+    User.objects.filter(username="operator").update(platform_role="")
     assert judge(mine.slug, [secret]).kind is Kind.NO_ACCESS
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from apps.cluster.drivers.kubernetes import manifests, names
-from apps.cluster.drivers.kubernetes.adapters.base import SliceAdapter
+from apps.cluster.drivers.kubernetes.adapters.base import Slice, SliceAdapter
 from apps.cluster.drivers.kubernetes.adapters.dra import Dra
 from apps.cluster.drivers.kubernetes.settings import Rules
 from apps.cluster.specs import Port, Probe, RunSpec, Volume
@@ -49,7 +49,7 @@ def pod(
     """As the API server has it: made by the driver, with an id, a status, perhaps a place."""
     made_of = made_of or spec()
     adapter = adapter or Dra()
-    part = adapter.slice(made_of) if made_of.resources.gpu else manifests.Slice()
+    part = adapter.slice(made_of) if made_of.resources.gpu else Slice()
     thing = manifests.pod(made_of, RULES, "image", part, adapter.name)
     thing["metadata"] |= {"uid": f"id-of-{made_of.uid}-{made_of.run}", "creationTimestamp": "2026-01-01T00:00:00Z"}
     thing["metadata"] |= meta or {}

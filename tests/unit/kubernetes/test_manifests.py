@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.cluster.drivers.kubernetes import encoding, manifests, names, tenancy
+from apps.cluster.drivers.kubernetes.adapters.base import Slice
 from apps.cluster.drivers.kubernetes.adapters.dra import Dra
 from apps.cluster.drivers.kubernetes.settings import Rules
 from apps.cluster.specs import RunSpec, Volume
@@ -19,7 +20,8 @@ from tests.unit.kubernetes.made import RULES, UID, pod, spec
 
 
 def container(made_of: RunSpec, rules: Rules = RULES) -> dict[str, Any]:
-    part = Dra().slice(made_of) if made_of.resources.gpu else manifests.Slice()
+    part = Dra().slice(made_of) if made_of.resources.gpu else Slice()
+    one: dict[str, Any]
     (one,) = manifests.pod(made_of, rules, "image", part, "dra")["spec"]["containers"]
     return one
 
@@ -114,7 +116,7 @@ def test_a_run_without_a_gpu_is_told_of_none_and_tolerates_nothing() -> None:
     variables = {one["name"]: one["value"] for one in container(made_of)["env"]}
     assert variables["CUDA_VISIBLE_DEVICES"] == ""
     assert "claims" not in container(made_of)["resources"]
-    made = manifests.pod(made_of, RULES, "image", manifests.Slice(), "dra")
+    made = manifests.pod(made_of, RULES, "image", Slice(), "dra")
     assert "resourceClaims" not in made["spec"]
     assert "tolerations" not in made["spec"]
 

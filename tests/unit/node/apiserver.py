@@ -66,10 +66,10 @@ class ApiServer(kmock.KubernetesEmulator):
         super().__attrs_post_init__()
         self._buses: Any = defaultdict(lambda: Journal(self))
         for resource in (SLICES, CLAIMS, NODES):
-            self.resources[resource] = {}
+            self.resources[resource] = {}  # type: ignore[assignment]
         self.put(NODES, None, {"metadata": {"name": NODE, "uid": NODE_UID}})
 
-    def put(self, resource: kmock.resource, namespace: str | None, found: Json) -> None:
+    def put(self, resource: kmock.resource, namespace: str | None, found: Json) -> None:  # type: ignore[override]
         self._stamp(found)
         self.objects[resource, namespace, found["metadata"]["name"]] = found
 
@@ -102,7 +102,7 @@ class ApiServer(kmock.KubernetesEmulator):
             present = self._present(key)
             if present is None or present.deleted:
                 if present is None:
-                    self.objects[key] = request.data
+                    self.objects[key] = request.data  # type: ignore[index]
                 else:
                     present.create(request.data)
                 await self._buses[request.resource].put({"type": "ADDED", "object": request.data})

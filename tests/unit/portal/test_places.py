@@ -47,7 +47,7 @@ def places(inner: Inner) -> Places:
 
 
 def ask(places: Places, path: str, kind: str = "http") -> "asyncio.Task[None]":
-    return asyncio.ensure_future(places({"type": kind, "path": path}, nothing, nothing))  # type: ignore[arg-type]
+    return asyncio.ensure_future(places({"type": kind, "path": path}, nothing, nothing))
 
 
 async def test_the_third_waits_until_an_answer_begins_and_order_is_kept(places: Places, inner: Inner) -> None:

@@ -26,7 +26,8 @@ def lose(*models: type) -> None:
 async def running(people: World, cluster: FakeCluster) -> Workload:
     async with controlled(cluster):
         asked = await ask(people, name="语言模型", time_limit_seconds=3600)
-        return await until(in_phase(asked, Phase.READY))
+        ready: Workload = await until(in_phase(asked, Phase.READY))
+        return ready
 
 
 async def test_rows_owner_share_and_claim_are_back_and_nothing_was_restarted(people: World) -> None:

@@ -104,7 +104,7 @@ def test_more_than_any_card_has_is_refused_with_the_largest_card(world: World, s
 def test_a_tenant_without_a_quota_says_so(world: World) -> None:
     bare = tenant(parent=world.department)
     assert world.member.user is not None
-    member(bare, world.member.user)  # type: ignore[arg-type]
+    member(bare, world.member.user)
     with pytest.raises(NeverFits) as refused:
         ask(world, tenant=bare)
     assert refused.value.evidence["reason"] == "no_quota"
@@ -177,7 +177,8 @@ def test_a_managers_stop_tells_the_owner_who_and_why(world: World) -> None:
 )
 def test_nobody_else_changes_what_is_mine(world: World, act: str, who: str, error: type[Exception]) -> None:
     asked = ask(world, time_limit_seconds=3600)
-    more = {"rename": {"name": "x"}, "extend": {"seconds": 60}}.get(act, {})
+    acts: dict[str, dict[str, Any]] = {"rename": {"name": "x"}, "extend": {"seconds": 60}}
+    more = acts.get(act, {})
     with pytest.raises(error):
         getattr(services, act)(actor=getattr(world, who), workload=asked, **more)
     fresh = Workload.objects.get(id=asked.id)

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[4]
 
 def killed_everywhere(folder: Path, operation: str) -> list[Path]:
     """One folder for each change at which the operation was killed."""
-    command = [sys.executable, "-m", "tests.unit.node.dra.dying", folder, operation]
+    command = [sys.executable, "-m", "tests.unit.node.dra.dying", str(folder), operation]
     ran = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, check=True)
     folders = [folder / str(number) for number in range(1, int(ran.stdout))]
     assert len(folders) > 5

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes.aio import client
@@ -51,7 +52,7 @@ class Site:
     sockets: Sockets
     illness: dict[str, str]
 
-    def cdi(self, uid: str = UID) -> dict[str, object] | None:
+    def cdi(self, uid: str = UID) -> dict[str, Any] | None:
         path = self.folder / "cdi" / f"tessera-{uid}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
@@ -119,16 +120,16 @@ async def test_the_cdi_file_mounts_the_claim_the_library_and_the_node(site: Site
     spec = site.cdi()
     assert spec is not None
     assert (spec["cdiVersion"], spec["kind"]) == ("0.6.0", "tessera.dev/claim")
-    (device,) = spec["devices"]  # type: ignore[misc]
+    (device,) = spec["devices"]
     assert device == {"name": f"{UID}-gpu-0", "containerEdits": {"env": [f"TESSERA_DEVICE_GPU_0={CARD}"]}}
     edits = spec["containerEdits"]
-    assert set(edits["env"]) == {  # type: ignore[index]
+    assert set(edits["env"]) == {
         "LD_LIBRARY_PATH=/usr/local/tessera/lib",
         f"TESSERA_CLAIM={UID}",
         f"CUDA_VISIBLE_DEVICES={CARD}",
         "NVIDIA_VISIBLE_DEVICES=void",
     }
-    mounts = {mount["containerPath"]: mount for mount in edits["mounts"]}  # type: ignore[index]
+    mounts = {mount["containerPath"]: mount for mount in edits["mounts"]}
     claim, place = site.node.root / UID, "/usr/lib/x86_64-linux-gnu"
     assert {target: mount["hostPath"] for target, mount in mounts.items()} == {
         "/run/tessera/claim": str(claim),

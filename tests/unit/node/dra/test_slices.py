@@ -217,7 +217,7 @@ async def test_faults_pass_and_are_not_hammered(
     async with publishing(server, illness):
         await asyncio.sleep(2)
         assert 2 <= len(server.asked(action, SLICES)) <= 8, "each failure waits twice as long as the one before"
-        scripted._disabled.set()
+        scripted._disabled.set()  # type: ignore[union-attr]
         if action == "watch":
             await server.remove(SLICES, NAME)
         await until(lambda: is_whole(server))
@@ -238,7 +238,7 @@ async def test_an_error_inside_a_watch_leads_to_a_new_listing(server: ApiServer,
     scripted = server["watch", SLICES] << (expired,)
     async with publishing(server, illness):
         await until(lambda: len(server.asked("list", SLICES)) > 1)
-        scripted._disabled.set()
+        scripted._disabled.set()  # type: ignore[union-attr]
         await server.remove(SLICES, NAME)
         await until(lambda: is_whole(server))
 
