@@ -38,9 +38,7 @@ async def limit_told(cluster: Cluster, uid: str, memory: int) -> None:
             return
 
 
-async def test_a_share_is_made_smaller_and_as_large_again_while_its_program_runs(
-    cluster: Cluster, begun: int
-) -> None:
+async def test_a_share_is_made_smaller_and_as_large_again_while_its_program_runs(cluster: Cluster, begun: int) -> None:
     kept = await cluster.resize("a", 1, SMALLER)
     assert (kept.count, kept.compute, kept.ceiling) == (1, 300, 400)
     assert kept.memory in (2 * GIB, 8 * GIB), "what is kept is the new limit, or what was given for good"
