@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("cluster", "0002_slicing"),
+        ("cluster", "0003_health"),
     ]
 
     operations = [
