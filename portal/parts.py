@@ -74,6 +74,7 @@ def _agent(sim_node: Path | None) -> Part:
         "--socket",
         str(settings.AGENT_SOCKET),
     ]
+    argv += ["--backend", settings.LIMITS]
     if sim_node is not None:
         argv += ["--sim-node", str(sim_node)]
     program = Program("agent", argv, env={"PYTHONPATH": str(settings.BASE_DIR)})

@@ -39,6 +39,7 @@ if SECURE:
 CLUSTER_DRIVER = env.text("TESSERA_DRIVER", "local")
 AGENT_SOCKET = Path(env.text("TESSERA_AGENT_SOCKET") or STATE_DIR / "run" / "agent.sock")
 FIRST_ACCOUNT = env.integer("TESSERA_FIRST_ACCOUNT", 300_000)
+LIMITS = env.text("TESSERA_LIMITS", "auto")  # what keeps the limits of GPUs on this machine
 NOTEBOOK_ENVIRONMENTS = Path(env.text("TESSERA_ENVIRONMENTS") or STATE_DIR / "environments")
 KUBERNETES: dict[str, Any] = {
     "kubeconfig": env.text("TESSERA_KUBECONFIG"),

@@ -13,7 +13,7 @@ from django.db import transaction
 from apps.audit import services as audit
 from apps.audit.context import Actor
 from apps.cluster.protocol import Cluster
-from apps.core.errors import PortalError, Unavailable
+from apps.core.errors import NotFound, PortalError, Unavailable
 from apps.core.share import GpuShare
 from apps.quotas import services as quotas
 from apps.workloads import notices
@@ -40,11 +40,16 @@ class Loaded(Protocol):
 async def resized(
     cluster: Cluster, database: Database, fence: Fence, loaded: Loaded, share: GpuShare
 ) -> tuple[bool, bool]:
-    """Whether quota came free, and whether there is more to do at once. Raises Unavailable; then nothing is known."""
+    """Whether quota came free, and whether there is more to do at once. Raises Unavailable; then nothing is known.
+
+    A run that has no cards (any more) is no refusal: what is seen of it next says how it is.
+    """
     try:
         kept = await cluster.resize(str(loaded.workload_id), loaded.run, share)
     except Unavailable:
         raise
+    except NotFound:
+        return False, False
     except PortalError as error:
         return False, await database(record_refused, fence, loaded, share, error)
     return await database(record_resized, fence, loaded, share, kept)

@@ -12,7 +12,7 @@ from tests.contract.conftest import Place
 from tests.contract.test_shares import only_card
 from tests.contract.watching import Watcher, facts
 
-BEGUN = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
+GIVEN = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
 SMALLER = GpuShare(count=1, memory=2 * GIB, compute=300, ceiling=400)
 NEIGHBOUR = GpuShare(count=1, memory=60 * GIB, compute=600, ceiling=600)
 
@@ -24,9 +24,9 @@ async def h100(place: Place) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def running(place: Place, cluster: Cluster, watch: Watcher) -> int:
+async def begun(place: Place, cluster: Cluster, watch: Watcher) -> int:
     """Its program's process."""
-    await cluster.apply(place.spec("a", gpu=BEGUN))
+    await cluster.apply(place.spec("a", gpu=GIVEN))
     await watch.until("a", RunState.READY)
     return int((await facts(cluster, "a"))["pid"])
 
@@ -38,28 +38,26 @@ async def limit_told(cluster: Cluster, uid: str, memory: int) -> None:
             return
 
 
-async def test_a_share_is_made_smaller_and_as_large_again_while_its_program_runs(
-    cluster: Cluster, running: int
-) -> None:
+async def test_a_share_is_made_smaller_and_as_large_again_while_its_program_runs(cluster: Cluster, begun: int) -> None:
     kept = await cluster.resize("a", 1, SMALLER)
     assert (kept.count, kept.compute, kept.ceiling) == (1, 300, 400)
     assert kept.memory in (2 * GIB, 8 * GIB), "what is kept is the new limit, or what was given for good"
     await limit_told(cluster, "a", 2 * GIB)
-    assert await cluster.resize("a", 1, BEGUN) == BEGUN
+    assert await cluster.resize("a", 1, GIVEN) == GIVEN
     await limit_told(cluster, "a", 8 * GIB)
-    assert (await facts(cluster, "a"))["pid"] == running
+    assert (await facts(cluster, "a"))["pid"] == begun
 
 
-async def test_the_same_again_changes_nothing(cluster: Cluster, running: int) -> None:
-    assert running
+async def test_the_same_again_changes_nothing(cluster: Cluster, begun: int) -> None:
+    assert begun
     assert await cluster.resize("a", 1, SMALLER) == await cluster.resize("a", 1, SMALLER)
     await limit_told(cluster, "a", 2 * GIB)
 
 
 async def test_more_than_there_is_room_for_is_refused_and_changes_nothing(
-    place: Place, cluster: Cluster, watch: Watcher, running: int
+    place: Place, cluster: Cluster, watch: Watcher, begun: int
 ) -> None:
-    assert running
+    assert begun
     await cluster.apply(place.spec("b", gpu=NEIGHBOUR))
     await watch.until("b", RunState.READY)
     before = (await only_card(cluster)).holders
@@ -72,9 +70,9 @@ async def test_more_than_there_is_room_for_is_refused_and_changes_nothing(
 
 
 async def test_what_is_possible_here_is_what_the_inventory_says(
-    place: Place, cluster: Cluster, watch: Watcher, running: int
+    place: Place, cluster: Cluster, watch: Watcher, begun: int
 ) -> None:
-    assert running
+    assert begun
     larger = GpuShare(count=1, memory=30 * GIB, compute=500, ceiling=500)
     can = (await cluster.inventory()).resizing
     assert can in (Resizing.WITHIN, Resizing.FULL)
@@ -96,9 +94,9 @@ async def test_what_is_possible_here_is_what_the_inventory_says(
     ids=["another number of GPUs", "a whole GPU"],
 )
 async def test_neither_the_number_of_gpus_nor_exclusiveness_changes(
-    cluster: Cluster, running: int, other: GpuShare
+    cluster: Cluster, begun: int, other: GpuShare
 ) -> None:
-    assert running
+    assert begun
     with pytest.raises(Conflict) as refusal:
         await cluster.resize("a", 1, other)
     assert refusal.value.code == "resize_not_offered"
@@ -112,19 +110,19 @@ async def test_only_a_run_that_has_cards_has_limits(place: Place, cluster: Clust
             await cluster.resize(uid, run, SMALLER)
 
 
-async def test_an_earlier_run_is_not_taken_for_this_one(cluster: Cluster, running: int) -> None:
-    assert running
+async def test_an_earlier_run_is_not_taken_for_this_one(cluster: Cluster, begun: int) -> None:
+    assert begun
     with pytest.raises(NotFound):
         await cluster.resize("a", 2, SMALLER)
 
 
-async def test_a_driver_that_starts_anew_knows_the_share_as_it_is(place: Place, cluster: Cluster, running: int) -> None:
-    assert running
+async def test_a_driver_that_starts_anew_knows_the_share_as_it_is(place: Place, cluster: Cluster, begun: int) -> None:
+    assert begun
     await cluster.resize("a", 1, SMALLER)
     await cluster.close()
     successor = place.cluster()
     await successor.start()
     (spec,) = await successor.specs()
     assert spec.resources.gpu == SMALLER
-    assert await successor.resize("a", 1, BEGUN) == BEGUN
+    assert await successor.resize("a", 1, GIVEN) == GIVEN
     await successor.close()

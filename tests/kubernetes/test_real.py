@@ -21,6 +21,7 @@ from tests.cluster.fixtures import machine_for_a_node as machine_for_a_node
 from tests.cluster.install import install
 from tests.cluster_node import python_image
 from tests.contract.conftest import end_everything
+from tests.contract.test_resizing import *  # noqa: F403
 from tests.contract.test_runs import *  # noqa: F403
 from tests.contract.test_shares import *  # noqa: F403
 from tests.contract.test_survival import *  # noqa: F403

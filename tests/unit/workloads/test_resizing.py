@@ -6,7 +6,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from apps.audit.models import Event as Audited
-from apps.cluster.specs import Resizing
+from apps.cluster.specs import Resizing, RunState
 from apps.core.errors import Conflict, InvalidInput, NotFound, NotPermitted, Unavailable
 from apps.core.share import GIB, GpuShare, Resources
 from apps.quotas import ledger
@@ -202,6 +202,19 @@ async def test_a_run_that_ends_meanwhile_leaves_the_new_share_to_the_next_one(pe
         await start(actor=people.member, workload=stopped)
         await until(in_phase(workload, Phase.READY))
         assert await sync_to_async(charged)(workload) == (16 * GIB, 500)
+
+
+async def test_a_run_that_broke_meanwhile_is_no_refusal(people: World) -> None:
+    cluster = FakeCluster()
+    async with controlled(cluster):
+        workload = await running(people)
+        cluster.silent = True
+        await resize(people, workload, LARGER)
+        cluster.silent = False
+        cluster.go(workload.uid, RunState.EXITED, exit_code=1)
+        failed = await until(in_phase(workload, Phase.FAILED))
+        assert (failed.reason, failed.resize_from, failed.gpu_memory) == ("crashed", None, 16 * GIB)
+        assert not await sync_to_async(notices.open_of([workload.id]).exists)()
 
 
 def _unavailable_for(wanted: str) -> Any:

@@ -12,7 +12,7 @@ from vcuda.node.errors import Unavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class Limits:
     """What was read back for one card: bytes, per mille. None: this backend keeps no such limit, and need not."""
 
     memory: int | None = None
@@ -33,7 +33,7 @@ class Backend(Protocol):
     def enforce(self, folder: Path, claim: Claim) -> None:
         """Write the claim's limits; `folder` is the claim's, whose `config` holds them already."""
 
-    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, InForce]:
+    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, Limits]:
         """By card, from where programs and driver will look."""
 
     def release(self, claim: Claim) -> None:
@@ -60,5 +60,5 @@ def enforced(backend: Backend, folder: Path, claim: Claim) -> None:
         )
 
 
-def _matches(found: InForce | None, wanted: Mapping[str, int]) -> bool:
+def _matches(found: Limits | None, wanted: Mapping[str, int]) -> bool:
     return found is not None and all(value in (None, wanted[name]) for name, value in asdict(found).items())

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from vcuda.node.backends.base import InForce
+from vcuda.node.backends.base import Limits
 from vcuda.node.backends.interposer import Interposer
 from vcuda.node.claims import Claim
 from vcuda.node.errors import NodeError, Unavailable
@@ -43,7 +43,7 @@ class CgroupMemory:
         for part in claim.parts:
             self._limits.set(part.uuid, _group(claim), part.memory)
 
-    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, InForce]:
+    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, Limits]:
         """Both have to agree: where the driver's limit is another one, that is what is found."""
         found = dict(self._library.read_back(folder, claim))
         for part in claim.parts:

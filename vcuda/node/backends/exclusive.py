@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from vcuda.node.backends.base import InForce
+from vcuda.node.backends.base import Limits
 from vcuda.node.claims import Claim
 from vcuda.node.prepare import CUDA, NVML
 
@@ -21,11 +21,11 @@ class Exclusive:
     def enforce(self, folder: Path, claim: Claim) -> None:
         """A whole card is kept by not promising it to others (`claims.check_room`)."""
 
-    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, InForce]:
+    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, Limits]:
         """That programs meet the driver itself: its two files, and no way to a claim's limits beside them."""
         lib = folder / "lib"
         direct = all((lib / name).exists() for name in (CUDA, NVML)) and not (lib / "claim").is_symlink()
-        whole = {part.uuid: InForce(compute=1000, ceiling=1000) for part in claim.parts if part.exclusive}
+        whole = {part.uuid: Limits(compute=1000, ceiling=1000) for part in claim.parts if part.exclusive}
         return whole if direct else {}
 
     def release(self, claim: Claim) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from vcuda.node.backends.base import InForce
+from vcuda.node.backends.base import Limits
 from vcuda.node.claims import Claim
 from vcuda.node.errors import Unavailable
 from vcuda.node.layout import ConfigFile, LayoutError
@@ -20,7 +20,7 @@ class Interposer:
     def enforce(self, folder: Path, claim: Claim) -> None:
         """`prepare` and `kept` have written `config`: it is the claim's record as well."""
 
-    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, InForce]:  # noqa: ARG002
+    def read_back(self, folder: Path, claim: Claim) -> Mapping[str, Limits]:  # noqa: ARG002
         """By the file's name, as a program opens it: not through the mapping that wrote it."""
         if not all((folder / "lib" / name).exists() for name in (CUDA, NVML)):
             return {}
@@ -30,7 +30,7 @@ class Interposer:
             raise Unavailable(f"The limits cannot be read back: {error}", code="not_enforced") from None
         try:
             return {
-                record.uuid: InForce(
+                record.uuid: Limits(
                     memory=record.memory_limit, compute=record.guarantee, ceiling=max(record.ceiling, record.guarantee)
                 )
                 for record in config.records()

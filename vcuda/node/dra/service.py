@@ -37,6 +37,7 @@ class DraDriver:
         self._sockets = Sockets(place.kubelet, self._front)
         self._published: Callable[[], bool] = bool
         self._api: KubeApi | None = None
+        self._claims: Claims | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def appear(self) -> None:
@@ -54,7 +55,7 @@ class DraDriver:
         self._sockets.clear()
         cdi = CdiFolder(self._place.cdi, node.root, libraries, self._host_driver(node, libraries))
         cdi.clear()
-        claims = Claims(node, self._api, cdi, name)
+        claims = self._claims = Claims(node, self._api, cdi, name)
         facts = [card.facts for card in node.cards.values()]
         publisher = Publisher(self._api, name, lambda: build_devices(facts, illness(), simulated=node.simulated))
         self._published = lambda: publisher.published
@@ -76,7 +77,9 @@ class DraDriver:
             self._api = None
 
     async def refresh(self, uid: str) -> None:
-        await self._claims.refresh(uid)
+        """Read a claim again, since its limits may have changed."""
+        if self._claims:
+            await self._claims.refresh(uid)
 
     def status(self) -> Json:
         return {"registered": bool(self._sockets.registrar.registered), "published": self._published()}
