@@ -14,7 +14,7 @@
 #include "walls.h"
 
 #define SIM_MAGIC 0x314d495353455354ull /* "TSESSIM1", little endian */
-#define SIM_LAYOUT 2u
+#define SIM_LAYOUT 3u
 #define SIM_NEVER UINT64_MAX
 #define SIM_NONE UINT32_MAX
 #define SIM_WINDOW_NS 166666667ull /* one sixth of a second: the hardware's utilisation window */
@@ -141,6 +141,7 @@ struct sim_card {
   struct sim_card_model model;
   unsigned char uuid[16];
   uint32_t index, health;
+  uint32_t parent, slices; /* of a part made by MIG, see mig.h; a whole card: SIM_NONE, 0 */
   uint32_t xid, xid_count; /* newest critical event, and how many there have been */
   uint64_t rng;
   uint64_t front_ns; /* the card is simulated up to here */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../cards.h"
+#include "../mig.h"
 #include "impl.h"
 #include "tessera_sim.h"
 
@@ -97,17 +98,30 @@ int driver_version(void) {
   return driver.node.node ? (int)driver.node.node->options.driver_version : 12090;
 }
 
+/* A divided card is not visible itself, its first part stands for it. */
+static int first_of(uint32_t card) {
+  uint32_t part = sim_part_of(driver.node.node, card, 0);
+  return (int)(part == SIM_NONE ? card : part);
+}
+
 /* One entry of CUDA_VISIBLE_DEVICES: an index, or a UUID or its beginning. -1 when it names no card. */
 static int visible_entry(const char *text) {
   const struct sim_node *node = driver.node.node;
   char uuid[41], *end;
   unsigned long index = strtoul(text, &end, 10);
-  if (end != text && *end == '\0') return index < node->card_count ? (int)index : -1;
+  if (end != text && *end == '\0') return index < sim_whole_cards(node) ? first_of((uint32_t)index) : -1;
   for (uint32_t i = 0; i < node->card_count && strlen(text) > 4; i++) {
-    sim_uuid_text(node->cards[i].uuid, uuid);
-    if (strncmp(uuid, text, strlen(text)) == 0) return (int)i;
+    sim_uuid_text(&node->cards[i], uuid);
+    if (strncmp(uuid, text, strlen(text)) == 0) return first_of(i);
   }
   return -1;
+}
+
+/* Whole cards, or one part: CUDA shows no more than one MIG device, and none beside a whole card. */
+static void see(int index) {
+  const struct sim_card *card = &driver.node.node->cards[index];
+  if (driver.count > 0 && (sim_is_part(card) || sim_is_part(&driver.node.node->cards[driver.visible[0]]))) return;
+  driver.visible[driver.count++] = (uint32_t)index;
 }
 
 static void find_visible(void) {
@@ -115,14 +129,14 @@ static void find_visible(void) {
   char list[1024], *rest = list;
   driver.count = 0;
   if (!named) {
-    for (uint32_t i = 0; i < driver.node.node->card_count; i++) driver.visible[driver.count++] = i;
+    for (uint32_t i = 0; i < sim_whole_cards(driver.node.node); i++) see(first_of(i));
     return;
   }
   snprintf(list, sizeof list, "%s", named);
   for (char *entry; (entry = strsep(&rest, ",")) && driver.count < SIM_MAX_CARDS;) {
     int card = visible_entry(entry + strspn(entry, " "));
     if (card < 0) return; /* the first invalid entry ends the list */
-    driver.visible[driver.count++] = (uint32_t)card;
+    see(card);
   }
 }
 
