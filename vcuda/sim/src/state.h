@@ -201,13 +201,16 @@ struct sim_kernel_cost {
   uint64_t cost_ns;
 };
 
-enum sim_fault_kind { SIM_FAULT_NONE, SIM_FAULT_FAIL };
+enum sim_fault_kind { SIM_FAULT_NONE, SIM_FAULT_FAIL, SIM_FAULT_SLOW, SIM_FAULT_KILL };
 
 struct sim_fault {
   uint32_t kind;
   int32_t result;   /* code that the call answers with */
   uint32_t skip;    /* calls to let through first */
-  uint32_t times;   /* calls to fail, then the fault is spent */
+  uint32_t times;   /* calls to meet, then the fault is spent */
+  uint32_t after;   /* SLOW, KILL: when the call has done its work, not before */
+  uint32_t pad;
+  uint64_t delay_ns; /* SLOW */
   char call[SIM_NAME];
 };
 

@@ -180,16 +180,31 @@ CUresult api_begin(const char *name, bool needs_init) {
   driver_open();
   /* partner: the release store in cuInit, so that what it set up is seen */
   if (needs_init && !__atomic_load_n(&driver.initialised, __ATOMIC_ACQUIRE)) return CUDA_ERROR_NOT_INITIALIZED;
-  return driver.node.node ? (CUresult)sim_fault_result(&driver.node, name) : CUDA_SUCCESS;
+  return driver.node.node ? (CUresult)sim_fault_result(&driver.node, name, false) : CUDA_SUCCESS;
 }
 
-CUresult api_end(const char *name, CUresult result) {
-  per_thread_default = false;
-  if (driver.log >= 0) {
-    char line[160];
-    int length = snprintf(line, sizeof line, "%s %d\n", name, (int)result);
-    if (write(driver.log, line, (size_t)length) < 0) return result; /* a full disk must not change what the call answers */
+/* Numbers as they are, pointers and handles in hexadecimal; what is larger than a word is not shown. */
+static int print_argument(char *out, size_t size, const struct argument *argument) {
+  uint64_t value = 0;
+  if (argument->size > sizeof value) return snprintf(out, size, " -");
+  memcpy(&value, argument->value, argument->size);
+  return snprintf(out, size, value >> 32 ? " 0x%llx" : " %llu", (unsigned long long)value);
+}
+
+static void log_call(const char *name, CUresult result, const struct argument *arguments, size_t count) {
+  char line[512];
+  int length = snprintf(line, sizeof line, "%s %d", name, (int)result);
+  for (size_t i = 0; i < count && (size_t)length + 32 < sizeof line; i++) {
+    length += print_argument(line + length, sizeof line - (size_t)length, &arguments[i]);
   }
+  line[length++] = '\n';
+  if (write(driver.log, line, (size_t)length) < 0) return; /* a full disk must not change what the call answers */
+}
+
+CUresult api_end(const char *name, CUresult result, const struct argument *arguments, size_t count) {
+  per_thread_default = false;
+  if (driver.log >= 0) log_call(name, result, arguments, count);
+  if (result == CUDA_SUCCESS && driver.node.node) sim_fault_result(&driver.node, name, true);
   return result;
 }
 

@@ -60,7 +60,7 @@ nvmlReturn_t impl_nvmlShutdown(void) {
 
 static nvmlReturn_t begin(const char *name, bool needs_init) {
   if (needs_init && __atomic_load_n(&nvml.references, __ATOMIC_ACQUIRE) == 0) return NVML_ERROR_UNINITIALIZED;
-  return nvml.node.node ? (nvmlReturn_t)sim_fault_result(&nvml.node, name) : NVML_SUCCESS;
+  return nvml.node.node ? (nvmlReturn_t)sim_fault_result(&nvml.node, name, false) : NVML_SUCCESS;
 }
 
 #define ENTRY(symbol, init, params, args)                   \
