@@ -2,9 +2,12 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "clock.h"
 #include "shares.h"
 
 uint64_t sim_proc_used(const struct sim_proc *proc, uint32_t card) {
@@ -105,23 +108,32 @@ bool sim_kernel_cost(struct sim_handle *handle, const char *name, uint64_t *cost
   return found;
 }
 
-int sim_fault_result(struct sim_handle *handle, const char *call) {
+/* The first fault that meets this call now; counted down. */
+static struct sim_fault take_fault(struct sim_handle *handle, const char *call, bool after) {
   struct sim_node *node = handle->node;
-  int result = 0;
-  if (__atomic_load_n(&node->fault_count, __ATOMIC_RELAXED) == 0) return 0; /* no fault set: nothing to order against */
+  struct sim_fault taken = {.kind = SIM_FAULT_NONE};
   sim_lock(handle);
-  for (int i = 0; i < SIM_MAX_FAULTS && result == 0; i++) {
+  for (int i = 0; i < SIM_MAX_FAULTS && taken.kind == SIM_FAULT_NONE; i++) {
     struct sim_fault *fault = &node->faults[i];
-    if (fault->kind != SIM_FAULT_FAIL || fnmatch(fault->call, call, 0) != 0) continue;
+    if (fault->kind == SIM_FAULT_NONE || (fault->after != 0) != after || fnmatch(fault->call, call, 0) != 0) continue;
     if (fault->skip > 0) {
       fault->skip--;
       continue;
     }
-    result = fault->result;
+    taken = *fault;
     if (--fault->times > 0) continue;
     fault->kind = SIM_FAULT_NONE;
     __atomic_sub_fetch(&node->fault_count, 1, __ATOMIC_RELAXED);
   }
   sim_unlock(handle);
-  return result;
+  return taken;
+}
+
+int sim_fault_result(struct sim_handle *handle, const char *call, bool after) {
+  struct sim_fault fault;
+  if (__atomic_load_n(&handle->node->fault_count, __ATOMIC_RELAXED) == 0) return 0; /* no fault set: nothing to order against */
+  fault = take_fault(handle, call, after);
+  if (fault.kind == SIM_FAULT_KILL) kill(getpid(), SIGKILL);
+  if (fault.kind == SIM_FAULT_SLOW) sim_sleep_until(handle, sim_now(handle) + fault.delay_ns);
+  return fault.kind == SIM_FAULT_FAIL ? fault.result : 0;
 }

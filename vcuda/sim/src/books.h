@@ -24,7 +24,8 @@ int sim_set_kernel_cost(struct sim_handle *handle, const char *pattern, uint64_t
 /* Takes the lock. */
 bool sim_kernel_cost(struct sim_handle *handle, const char *name, uint64_t *cost_ns);
 
-/* The result that a fault prescribes for this call, or 0. */
-int sim_fault_result(struct sim_handle *handle, const char *call);
+/* What is wrong with this call, asked before (`after` false) and after its work: the result that a fault prescribes, or 0. A slow call waits in
+ * here, and a process to be killed does not come back. */
+int sim_fault_result(struct sim_handle *handle, const char *call, bool after);
 
 #endif

@@ -113,8 +113,9 @@ void sim_card_uuid(uint64_t seed, uint32_t index, unsigned char uuid[16]) {
   uuid[8] = (unsigned char)((uuid[8] & 0x3f) | 0x80);
 }
 
-void sim_uuid_text(const unsigned char u[16], char out[41]) {
-  snprintf(out, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
+void sim_uuid_text(const struct sim_card *card, char out[41]) {
+  const unsigned char *u = card->uuid;
+  snprintf(out, 41, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", card->parent == SIM_NONE ? "GPU" : "MIG", u[0], u[1], u[2], u[3],
            u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 

@@ -12,8 +12,8 @@ int sim_card_load(const char *directory, const char *name, struct sim_card_model
 /* The identity of card `index` on a node with this seed: the same every time. */
 void sim_card_uuid(uint64_t seed, uint32_t index, unsigned char uuid[16]);
 
-/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", 41 bytes with the final zero. */
-void sim_uuid_text(const unsigned char uuid[16], char out[41]);
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or MIG- for a part; 41 bytes with the final zero. */
+void sim_uuid_text(const struct sim_card *card, char out[41]);
 
 /* Useful rate of the host link, bytes per second: the lanes' raw rate, of which protocol leaves about 80 %. */
 uint64_t sim_link_bps(const struct sim_card_model *model);

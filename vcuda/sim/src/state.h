@@ -14,7 +14,7 @@
 #include "walls.h"
 
 #define SIM_MAGIC 0x314d495353455354ull /* "TSESSIM1", little endian */
-#define SIM_LAYOUT 2u
+#define SIM_LAYOUT 3u
 #define SIM_NEVER UINT64_MAX
 #define SIM_NONE UINT32_MAX
 #define SIM_WINDOW_NS 166666667ull /* one sixth of a second: the hardware's utilisation window */
@@ -141,6 +141,7 @@ struct sim_card {
   struct sim_card_model model;
   unsigned char uuid[16];
   uint32_t index, health;
+  uint32_t parent, slices; /* of a part made by MIG, see mig.h; a whole card: SIM_NONE, 0 */
   uint32_t xid, xid_count; /* newest critical event, and how many there have been */
   uint64_t rng;
   uint64_t front_ns; /* the card is simulated up to here */
@@ -200,13 +201,16 @@ struct sim_kernel_cost {
   uint64_t cost_ns;
 };
 
-enum sim_fault_kind { SIM_FAULT_NONE, SIM_FAULT_FAIL };
+enum sim_fault_kind { SIM_FAULT_NONE, SIM_FAULT_FAIL, SIM_FAULT_SLOW, SIM_FAULT_KILL };
 
 struct sim_fault {
   uint32_t kind;
   int32_t result;   /* code that the call answers with */
   uint32_t skip;    /* calls to let through first */
-  uint32_t times;   /* calls to fail, then the fault is spent */
+  uint32_t times;   /* calls to meet, then the fault is spent */
+  uint32_t after;   /* SLOW, KILL: when the call has done its work, not before */
+  uint32_t pad;
+  uint64_t delay_ns; /* SLOW */
   char call[SIM_NAME];
 };
 

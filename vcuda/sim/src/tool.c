@@ -23,12 +23,13 @@ int sim_tool_fail(const char *format, ...) {
 }
 
 int sim_tool_usage(void) {
-  fputs("usage: tessera-sim create PATH --cards NAME[,NAME...] [--time real|virtual] [--seed N] [--driver 12.9|13.0]\n"
+  fputs("usage: tessera-sim create PATH --cards NAME[,NAME...] [--time real|virtual] [--seed N] [--driver 11.2...13.5]\n"
         "                          [--slice-ms MS] [--switch-us US] [--launch-us US] [--jitter-permille N]\n"
-        "                          [--hold THREADS] [--stall-ms MS] [--cards-dir DIR]\n"
+        "                          [--hold THREADS] [--stall-ms MS] [--cards-dir DIR] [--mig INDEX=PROFILE+PROFILE]\n"
         "       tessera-sim show PATH [--json]\n"
         "       tessera-sim kernel PATH PATTERN NS          cost of kernels whose name matches the shell pattern\n"
         "       tessera-sim fault PATH fail CALL RESULT [--skip N] [--times N]\n"
+        "       tessera-sim fault PATH slow CALL MS | kill CALL [--skip N] [--times N] [--after 1]\n"
         "       tessera-sim fault PATH card INDEX healthy|unhealthy|lost [--xid N]\n"
         "       tessera-sim fault PATH clear\n"
         "       tessera-sim destroy PATH\n",

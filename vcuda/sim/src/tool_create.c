@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cards.h"
+#include "mig.h"
 #include "node.h"
 #include "tool.h"
 #include "util.h"
@@ -23,7 +24,9 @@ struct plan {
   struct sim_options options;
   uint32_t hold;
   const char *cards, *directory;
-  uint32_t card_count;
+  const char *mig[SIM_MAX_CARDS];
+  uint32_t mig_count, card_count;
+  struct sim_part parts[SIM_MAX_CARDS];
   struct sim_card_model models[SIM_MAX_CARDS];
 };
 
@@ -49,6 +52,10 @@ static int apply(struct plan *plan, int option, const char *value) {
   switch (option) {
     case 'c': plan->cards = value; break;
     case 'd': plan->directory = value; break;
+    case 'g':
+      if (plan->mig_count == SIM_MAX_CARDS) return -1;
+      plan->mig[plan->mig_count++] = value;
+      break;
     case 't':
       options->virtual_time = strcmp(value, "virtual") == 0;
       result = options->virtual_time || strcmp(value, "real") == 0 ? 0 : -1;
@@ -77,7 +84,7 @@ static int apply(struct plan *plan, int option, const char *value) {
 
 static int parse(int argc, char **argv, struct plan *plan) {
   static const struct option names[] = {
-      {"cards", 1, NULL, 'c'},     {"cards-dir", 1, NULL, 'd'}, {"time", 1, NULL, 't'},     {"seed", 1, NULL, 's'},
+      {"cards", 1, NULL, 'c'},     {"cards-dir", 1, NULL, 'd'}, {"mig", 1, NULL, 'g'}, {"time", 1, NULL, 't'},     {"seed", 1, NULL, 's'},
       {"driver", 1, NULL, 'v'},    {"slice-ms", 1, NULL, 'l'},  {"switch-us", 1, NULL, 'w'}, {"launch-us", 1, NULL, 'u'},
       {"jitter-permille", 1, NULL, 'j'}, {"hold", 1, NULL, 'h'}, {"stall-ms", 1, NULL, 'm'}, {NULL, 0, NULL, 0}};
   int option, index = 0;
@@ -117,6 +124,10 @@ static int load_cards(struct plan *plan) {
       return sim_tool_fail("%s", error);
     }
   }
+  for (uint32_t i = 0; i < SIM_MAX_CARDS; i++) plan->parts[i] = (struct sim_part){.parent = SIM_NONE};
+  for (uint32_t i = 0; i < plan->mig_count; i++) {
+    if (sim_mig_divide(plan->mig[i], plan->models, plan->parts, &plan->card_count, error, sizeof error) < 0) return sim_tool_fail("%s", error);
+  }
   return 0;
 }
 
@@ -144,6 +155,8 @@ static void fill(struct sim_node *node, const struct plan *plan) {
     struct sim_card *card = &node->cards[i];
     card->model = plan->models[i];
     card->index = i;
+    card->parent = plan->parts[i].parent;
+    card->slices = plan->parts[i].slices;
     card->front_ns = start;
     card->rng = plan->options.seed + i;
     card->current = card->compute.stream = card->copy[0].stream = card->copy[1].stream = SIM_NONE;
@@ -178,7 +191,7 @@ static int make(const char *path, const struct plan *plan) {
 static bool same(const struct sim_node *node, const struct plan *plan) {
   if (node->card_count != plan->card_count || memcmp(&node->options, &plan->options, sizeof node->options) != 0) return false;
   for (uint32_t i = 0; i < plan->card_count; i++) {
-    if (memcmp(&node->cards[i].model, &plan->models[i], sizeof plan->models[i]) != 0) return false;
+    if (memcmp(&node->cards[i].model, &plan->models[i], sizeof plan->models[i]) != 0 || node->cards[i].parent != plan->parts[i].parent) return false;
   }
   return true;
 }

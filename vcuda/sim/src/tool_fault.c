@@ -24,15 +24,13 @@ static int option(int argc, char **argv, const char *name, uint32_t *out) {
   return 0;
 }
 
-static int add_fault(struct sim_handle *handle, const char *call, uint32_t result, uint32_t skip, uint32_t times) {
+static int add_fault(struct sim_handle *handle, const struct sim_fault *wanted) {
   struct sim_node *node = handle->node;
   int status = -ENOSPC;
   sim_lock(handle);
   for (int i = 0; i < SIM_MAX_FAULTS && status < 0; i++) {
-    struct sim_fault *fault = &node->faults[i];
-    if (fault->kind != SIM_FAULT_NONE) continue;
-    *fault = (struct sim_fault){.kind = SIM_FAULT_FAIL, .result = (int32_t)result, .skip = skip, .times = times};
-    snprintf(fault->call, sizeof fault->call, "%s", call);
+    if (node->faults[i].kind != SIM_FAULT_NONE) continue;
+    node->faults[i] = *wanted;
     __atomic_add_fetch(&node->fault_count, 1, __ATOMIC_RELAXED);
     status = 0;
   }
@@ -40,15 +38,26 @@ static int add_fault(struct sim_handle *handle, const char *call, uint32_t resul
   return status;
 }
 
-static int fail_call(struct sim_handle *handle, int argc, char **argv) {
-  uint32_t result, skip = 0, times = 1;
-  if (argc < 2 || number(argv[1], &result) < 0 || result == 0) return sim_tool_usage();
-  if (option(argc - 2, argv + 2, "--skip", &skip) < 0 || option(argc - 2, argv + 2, "--times", &times) < 0) return sim_tool_usage();
-  if (strlen(argv[0]) >= SIM_NAME || times == 0) return sim_tool_usage();
-  if (add_fault(handle, argv[0], result, skip, times) < 0) {
+/* CALL, for `fail` and `slow` a number, and options. */
+static int set_call(struct sim_handle *handle, enum sim_fault_kind kind, int argc, char **argv) {
+  static const char *const will[] = {"", "answer", "wait so many ms:", "end its process:"};
+  struct sim_fault fault = {.kind = kind, .times = 1};
+  uint32_t amount = 1;
+  int used = kind == SIM_FAULT_KILL ? 1 : 2;
+  if (argc < used || (used == 2 && (number(argv[1], &amount) < 0 || amount == 0))) return sim_tool_usage();
+  if (option(argc - used, argv + used, "--skip", &fault.skip) < 0 || option(argc - used, argv + used, "--times", &fault.times) < 0 ||
+      option(argc - used, argv + used, "--after", &fault.after) < 0 || strlen(argv[0]) >= SIM_NAME || fault.times == 0) {
+    return sim_tool_usage();
+  }
+  if (kind == SIM_FAULT_FAIL && fault.after) return sim_tool_usage(); /* its work could not be taken back */
+  fault.result = kind == SIM_FAULT_FAIL ? (int32_t)amount : 0;
+  fault.delay_ns = amount * 1000000ull;
+  snprintf(fault.call, sizeof fault.call, "%s", argv[0]);
+  if (add_fault(handle, &fault) < 0) {
     return sim_tool_fail("%d faults are set already. Run `tessera-sim fault PATH clear` first.", SIM_MAX_FAULTS);
   }
-  printf("%s will answer %u %u time%s after %u call%s\n", argv[0], result, times, times == 1 ? "" : "s", skip, skip == 1 ? "" : "s");
+  printf("%s will %s %u %u time%s after %u call%s\n", argv[0], will[kind], amount, fault.times, fault.times == 1 ? "" : "s", fault.skip,
+         fault.skip == 1 ? "" : "s");
   return 0;
 }
 
@@ -92,7 +101,9 @@ int sim_tool_fault(int argc, char **argv) {
   int status;
   if (argc < 2) return sim_tool_usage();
   if (sim_tool_open(&handle, argv[0])) return 1;
-  if (strcmp(argv[1], "fail") == 0) status = fail_call(&handle, argc - 2, argv + 2);
+  if (strcmp(argv[1], "fail") == 0) status = set_call(&handle, SIM_FAULT_FAIL, argc - 2, argv + 2);
+  else if (strcmp(argv[1], "slow") == 0) status = set_call(&handle, SIM_FAULT_SLOW, argc - 2, argv + 2);
+  else if (strcmp(argv[1], "kill") == 0) status = set_call(&handle, SIM_FAULT_KILL, argc - 2, argv + 2);
   else if (strcmp(argv[1], "card") == 0) status = set_health(&handle, argc - 2, argv + 2);
   else if (strcmp(argv[1], "clear") == 0) status = clear(&handle);
   else status = sim_tool_usage();

@@ -40,15 +40,15 @@ static void json_card(const struct sim_handle *handle, const struct sim_card *ca
   const struct sim_node *node = handle->node;
   char uuid[41];
   const char *comma = "";
-  sim_uuid_text(card->uuid, uuid);
+  sim_uuid_text(card, uuid);
   printf("{\"index\":%u,\"name\":\"%s\",\"uuid\":\"%s\",\"health\":\"%s\",\"memory_bytes\":%llu,\"reserve_bytes\":%llu,"
          "\"capacity_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu,\"busy_ns\":%llu,\"switch_ns\":%llu,\"switches\":%llu,"
-         "\"utilisation\":%u,\"processes\":[",
+         "\"utilisation\":%u,\"part_of\":%d,\"processes\":[",
          card->index, card->model.name, uuid, health_names[card->health], (unsigned long long)card->model.memory,
          (unsigned long long)card->model.reserve, (unsigned long long)sim_card_capacity(card),
          (unsigned long long)sim_card_used(node, card->index), (unsigned long long)card->peak_bytes,
          (unsigned long long)card->busy_ns, (unsigned long long)card->switch_ns, (unsigned long long)card->switches,
-         sim_utilisation(card, now, SIM_NONE));
+         sim_utilisation(card, now, SIM_NONE), (int)card->parent);
   for (uint32_t i = 0; i < node->proc_high; i++) {
     if (!on_card(&node->procs[i], card)) continue;
     fputs(comma, stdout);
@@ -75,7 +75,7 @@ static void text(const struct sim_handle *handle, uint64_t now) {
   char name[17], uuid[41];
   for (uint32_t c = 0; c < node->card_count; c++) {
     const struct sim_card *card = &node->cards[c];
-    sim_uuid_text(card->uuid, uuid);
+    sim_uuid_text(card, uuid);
     printf("%u  %-26s %s  %s  %.0f of %.0f MiB used, %u %% busy\n", c, card->model.name, uuid, health_names[card->health],
            (double)sim_card_used(node, c) / MIB, (double)sim_card_capacity(card) / MIB, sim_utilisation(card, now, SIM_NONE));
     for (uint32_t i = 0; i < node->proc_high; i++) {

@@ -1,5 +1,5 @@
 /* A monitoring program of a tenant: nvmlprobe WHAT CARD (index or UUID) prints numbers on one line. WHAT: cards, memory, memory2, wrongversion, utilisation,
- * processes1, processes2, processes3, size, graphics, samples, samples2, canary, fields, ways, call NAME..., where NAME.... Knows nothing of the limiting library. */
+ * processes1, processes2, processes3, size, graphics, samples, samples2, canary, fields, parts, ways, call NAME..., where NAME.... Knows nothing of the limiting library. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 
@@ -141,6 +141,19 @@ static void fields(void) {
     puts("");
 }
 
+/* The card's MIG devices, as far as they are shown: the result for each number, then the first one's memory, then the whole card's. */
+static void parts(void) {
+    nvmlDevice_t found[3];
+    nvmlMemory_t m = {0}, whole = {0};
+    nvmlReturn_t results[3];
+    for (unsigned int i = 0; i < 3; i++)
+        results[i] = nvmlDeviceGetMigDeviceHandleByIndex(device, i, &found[i]);
+    printf("%d %d %d", results[0], results[1], results[2]);
+    nvmlReturn_t first = results[0] ? results[0] : nvmlDeviceGetMemoryInfo(found[0], &m);
+    printf(" %d %llu", first, m.total);
+    printf(" %d\n", nvmlDeviceGetMemoryInfo(device, &whole));
+}
+
 /* The card found by all its names, and what each way answers. */
 static void ways(void) {
     char uuid[96], serial[64];
@@ -153,7 +166,7 @@ static void ways(void) {
 }
 
 static nvmlReturn_t find(const char *card) {
-    return strncmp(card, "GPU-", 4) == 0 ? nvmlDeviceGetHandleByUUID(card, &device)
+    return strncmp(card, "GPU-", 4) == 0 || strncmp(card, "MIG-", 4) == 0 ? nvmlDeviceGetHandleByUUID(card, &device)
                                          : nvmlDeviceGetHandleByIndex_v2((unsigned)atoi(card), &device);
 }
 
@@ -198,6 +211,8 @@ int main(int argc, char **argv) {
         where(argv + 3);
     else if (strcmp(what, "fields") == 0)
         fields();
+    else if (strcmp(what, "parts") == 0)
+        parts();
     else if (strcmp(what, "ways") == 0)
         ways();
     nvmlShutdown();

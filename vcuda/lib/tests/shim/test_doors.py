@@ -104,10 +104,9 @@ class Versions(ShimTest):
         for version in OLD:
             with self.subTest(version=version):
                 claim = self.older(version)
-                probe = self.probe(claim, TESSERA_SIM_CUDA=version)
-                self.assertEqual(probe.ask("alloc", 0, GIB), 0)
-                self.assertEqual(probe.ask("alloc", 1, 8 * GIB), OUT_OF_MEMORY)
-                self.assertEqual(probe.ask("free", 0), 0)
+                for size, result in ((GIB, 0), (8 * GIB, OUT_OF_MEMORY)):
+                    out, _ = claim.run("holder", str(size), TESSERA_SIM_CUDA=version).communicate("go\n")
+                    self.assertEqual(out, f"ready\n{result}\n")
                 busy = claim.run("busy", "1000", "async", "0.01", TESSERA_SIM_CUDA=version)
                 out, _ = busy.communicate("go\n")
                 self.assertEqual(busy.returncode, 0)

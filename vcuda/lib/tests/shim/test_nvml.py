@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import unittest
 
-from harness import GIB, MIB, PROJECT, Claim, Node, Probe, ShimTest
+from harness import GIB, MIB, OUT_OF_MEMORY, PROJECT, Claim, Node, Probe, ShimTest
 
 INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 7, 2, 3, 4, 6
 
@@ -159,7 +159,8 @@ class Processes(ShimTest):
             while {own, other} - set(ask(driver, "samples")[1:]):
                 self.assertIsNone(works[0].poll(), "until both are in the driver's own samples")
             for what in ("samples", "samples2"):
-                self.assertEqual(ask(claim, what), [0, own], what)
+                result, *pids = ask(claim, what)
+                self.assertEqual((result, set(pids)), (0, {own}), what)
         finally:
             for work in works:
                 work.kill()
@@ -174,6 +175,36 @@ class Driver(Claim):
 
     def environment(self, **more: str) -> dict[str, str]:
         return super().environment(**more) | {"LD_LIBRARY_PATH": str(self.library / "driver")}
+
+
+class Mig(ShimTest):
+    """A claim to a MIG device: it is limited like a card, its card is seen and tells nothing, the others are not there."""
+
+    cards = "h100"
+    options = ("--mig", "0=1g.10gb+3g.40gb+2g.20gb")
+
+    def test_a_claim_to_a_part_sees_this_part_alone(self) -> None:
+        _, first, second, _ = self.node.uuids
+        claim = self.node.claim(cards=(2,), memory=5 * GIB)
+        self.assertEqual(ask(claim, "parts"), [0, NOT_FOUND, NOT_FOUND, 0, 5 * GIB, NO_PERMISSION])
+        self.assertEqual(ask(claim, "cards"), [0, 0, 1, 1, 0, 0, INVALID_ARGUMENT, 99, INVALID_ARGUMENT, 99])
+        self.assertEqual(ask(claim, "memory", second)[:2], [0, 5 * GIB])
+        self.assertEqual(ask(claim, "memory", first), [NOT_FOUND])
+
+    def test_its_limit_holds(self) -> None:
+        claim = self.node.claim(cards=(2,), memory=5 * GIB)
+        probe = self.probe(claim, CUDA_VISIBLE_DEVICES=self.node.uuids[2])
+        self.assertEqual(probe.ask("alloc", 0, 6 * GIB), OUT_OF_MEMORY)
+        self.assertEqual(probe.ask("alloc", 0, 4 * GIB), 0)
+        self.assertEqual(ask(claim, "processes3", self.node.uuids[2])[:2], [0, probe.process.pid])
+
+    def test_a_part_of_others_is_closed(self) -> None:
+        claim = self.node.claim(cards=(2,), memory=5 * GIB)
+        probe = self.probe(claim, device=None, CUDA_VISIBLE_DEVICES=self.node.uuids[1])
+        self.assertEqual(probe.ask("init", 0), OUT_OF_MEMORY)
+
+    def test_who_has_the_whole_card_sees_all_its_parts(self) -> None:
+        self.assertEqual(ask(self.node.claim(cards=(0,)), "parts")[:3], [0, 0, 0])
 
 
 class Utilisation(ShimTest):

@@ -5,12 +5,31 @@
 #include "impl.h"
 #include "refused.h"
 
+/* The names in `args` as a list of struct argument, each with a comma behind it. */
+#define EACH1(a) {&a, sizeof a},
+#define EACH2(a, ...) EACH1(a) EACH1(__VA_ARGS__)
+#define EACH3(a, ...) EACH1(a) EACH2(__VA_ARGS__)
+#define EACH4(a, ...) EACH1(a) EACH3(__VA_ARGS__)
+#define EACH5(a, ...) EACH1(a) EACH4(__VA_ARGS__)
+#define EACH6(a, ...) EACH1(a) EACH5(__VA_ARGS__)
+#define EACH7(a, ...) EACH1(a) EACH6(__VA_ARGS__)
+#define EACH8(a, ...) EACH1(a) EACH7(__VA_ARGS__)
+#define EACH9(a, ...) EACH1(a) EACH8(__VA_ARGS__)
+#define EACH10(a, ...) EACH1(a) EACH9(__VA_ARGS__)
+#define EACH11(a, ...) EACH1(a) EACH10(__VA_ARGS__)
+#define PICK(a, b, c, d, e, f, g, h, i, j, k, each, ...) each
+#define ARGUMENTS(...) \
+  __VA_OPT__(PICK(__VA_ARGS__, EACH11, EACH10, EACH9, EACH8, EACH7, EACH6, EACH5, EACH4, EACH3, EACH2, EACH1)(__VA_ARGS__))
+
 #define ENTRY(exported, symbol, init, threaded, params, args)                  \
   SIM_EXPORT CUresult exported params {                                        \
     CUresult result = api_begin(#exported, init);                              \
     per_thread_default = threaded;                                             \
     if (result == CUDA_SUCCESS) result = impl_##symbol args;                   \
-    return api_end(#exported, result);                                         \
+    {                                                                          \
+      const struct argument arguments[] = {ARGUMENTS args{NULL, 0}};           \
+      return api_end(#exported, result, arguments, sizeof arguments / sizeof *arguments - 1); \
+    }                                                                          \
   }
 
 #define API(symbol, name, since, params, args) ENTRY(symbol, symbol, true, false, params, args)
@@ -40,7 +59,7 @@ static const struct entry entries[] = {
 
 int refuse(const char *symbol) {
   CUresult result = api_begin(symbol, true);
-  return (int)api_end(symbol, result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result);
+  return (int)api_end(symbol, result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result, NULL, 0);
 }
 
 /* The newest ABI of the name that a program built for `version` knows. A name without a per-thread variant has only one. */

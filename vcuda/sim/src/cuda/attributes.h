@@ -9,6 +9,6 @@
 int device_attribute(const struct sim_card *card, CUdevice_attribute attribute);
 
 /* Cards sit on buses 0x17, 0x18, ... of PCI domain 0, one each. */
-static inline unsigned sim_pci_bus(const struct sim_card *card) { return 0x17u + card->index; }
+static inline unsigned sim_pci_bus(const struct sim_card *card) { return 0x17u + (card->parent == SIM_NONE ? card->index : card->parent); }
 
 #endif

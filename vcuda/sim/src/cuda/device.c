@@ -36,7 +36,14 @@ CUresult impl_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-CUresult impl_cuDeviceGetUuid(CUuuid *uuid, CUdevice device) { return impl_cuDeviceGetUuid_v2(uuid, device); }
+/* The first version knows whole cards only. */
+CUresult impl_cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
+  struct sim_card *card;
+  CUresult result = impl_cuDeviceGetUuid_v2(uuid, device);
+  if (result == CUDA_SUCCESS) result = need_device(device, &card);
+  if (result == CUDA_SUCCESS && card->parent != SIM_NONE) memcpy(uuid->bytes, driver.node.node->cards[card->parent].uuid, sizeof card->uuid);
+  return result;
+}
 
 CUresult impl_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   struct sim_card *card;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../cards.h"
+#include "../mig.h"
 #include "impl.h"
 #include "tessera_sim.h"
 
@@ -97,17 +98,30 @@ int driver_version(void) {
   return driver.node.node ? (int)driver.node.node->options.driver_version : 12090;
 }
 
+/* A divided card is not visible itself, its first part stands for it. */
+static int first_of(uint32_t card) {
+  uint32_t part = sim_part_of(driver.node.node, card, 0);
+  return (int)(part == SIM_NONE ? card : part);
+}
+
 /* One entry of CUDA_VISIBLE_DEVICES: an index, or a UUID or its beginning. -1 when it names no card. */
 static int visible_entry(const char *text) {
   const struct sim_node *node = driver.node.node;
   char uuid[41], *end;
   unsigned long index = strtoul(text, &end, 10);
-  if (end != text && *end == '\0') return index < node->card_count ? (int)index : -1;
+  if (end != text && *end == '\0') return index < sim_whole_cards(node) ? first_of((uint32_t)index) : -1;
   for (uint32_t i = 0; i < node->card_count && strlen(text) > 4; i++) {
-    sim_uuid_text(node->cards[i].uuid, uuid);
-    if (strncmp(uuid, text, strlen(text)) == 0) return (int)i;
+    sim_uuid_text(&node->cards[i], uuid);
+    if (strncmp(uuid, text, strlen(text)) == 0) return first_of(i);
   }
   return -1;
+}
+
+/* Whole cards, or one part: CUDA shows no more than one MIG device, and none beside a whole card. */
+static void see(int index) {
+  const struct sim_card *card = &driver.node.node->cards[index];
+  if (driver.count > 0 && (sim_is_part(card) || sim_is_part(&driver.node.node->cards[driver.visible[0]]))) return;
+  driver.visible[driver.count++] = (uint32_t)index;
 }
 
 static void find_visible(void) {
@@ -115,14 +129,14 @@ static void find_visible(void) {
   char list[1024], *rest = list;
   driver.count = 0;
   if (!named) {
-    for (uint32_t i = 0; i < driver.node.node->card_count; i++) driver.visible[driver.count++] = i;
+    for (uint32_t i = 0; i < sim_whole_cards(driver.node.node); i++) see(first_of(i));
     return;
   }
   snprintf(list, sizeof list, "%s", named);
   for (char *entry; (entry = strsep(&rest, ",")) && driver.count < SIM_MAX_CARDS;) {
     int card = visible_entry(entry + strspn(entry, " "));
     if (card < 0) return; /* the first invalid entry ends the list */
-    driver.visible[driver.count++] = (uint32_t)card;
+    see(card);
   }
 }
 
@@ -166,16 +180,31 @@ CUresult api_begin(const char *name, bool needs_init) {
   driver_open();
   /* partner: the release store in cuInit, so that what it set up is seen */
   if (needs_init && !__atomic_load_n(&driver.initialised, __ATOMIC_ACQUIRE)) return CUDA_ERROR_NOT_INITIALIZED;
-  return driver.node.node ? (CUresult)sim_fault_result(&driver.node, name) : CUDA_SUCCESS;
+  return driver.node.node ? (CUresult)sim_fault_result(&driver.node, name, false) : CUDA_SUCCESS;
 }
 
-CUresult api_end(const char *name, CUresult result) {
-  per_thread_default = false;
-  if (driver.log >= 0) {
-    char line[160];
-    int length = snprintf(line, sizeof line, "%s %d\n", name, (int)result);
-    if (write(driver.log, line, (size_t)length) < 0) return result; /* a full disk must not change what the call answers */
+/* Numbers as they are, pointers and handles in hexadecimal; what is larger than a word is not shown. */
+static int print_argument(char *out, size_t size, const struct argument *argument) {
+  uint64_t value = 0;
+  if (argument->size > sizeof value) return snprintf(out, size, " -");
+  memcpy(&value, argument->value, argument->size);
+  return snprintf(out, size, value >> 32 ? " 0x%llx" : " %llu", (unsigned long long)value);
+}
+
+static void log_call(const char *name, CUresult result, const struct argument *arguments, size_t count) {
+  char line[512];
+  int length = snprintf(line, sizeof line, "%s %d", name, (int)result);
+  for (size_t i = 0; i < count && (size_t)length + 32 < sizeof line; i++) {
+    length += print_argument(line + length, sizeof line - (size_t)length, &arguments[i]);
   }
+  line[length++] = '\n';
+  if (write(driver.log, line, (size_t)length) < 0) return; /* a full disk must not change what the call answers */
+}
+
+CUresult api_end(const char *name, CUresult result, const struct argument *arguments, size_t count) {
+  per_thread_default = false;
+  if (driver.log >= 0) log_call(name, result, arguments, count);
+  if (result == CUDA_SUCCESS && driver.node.node) sim_fault_result(&driver.node, name, true);
   return result;
 }
 

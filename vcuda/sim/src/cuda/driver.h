@@ -114,9 +114,15 @@ extern struct driver driver;
 void driver_open(void);
 int driver_version(void);
 
-/* An API call begins: not initialised, forked, or a fault make it end at once. Ends: the call log. */
+/* An argument of a call, for the log. */
+struct argument {
+  const void *value;
+  size_t size;
+};
+
+/* An API call begins: not initialised, forked, or a fault make it end at once. Ends: the call log, and faults that come afterwards. */
 CUresult api_begin(const char *name, bool needs_init);
-CUresult api_end(const char *name, CUresult result);
+CUresult api_end(const char *name, CUresult result, const struct argument *arguments, size_t count);
 extern _Thread_local bool per_thread_default; /* this call came through a _ptds or _ptsz name */
 
 /* The present context, INVALID_CONTEXT when there is none, or what the card's health makes of it. */

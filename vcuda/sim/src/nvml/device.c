@@ -4,7 +4,7 @@
 
 #include "internal.h"
 
-#define BUS(card) (0x17u + (card)->index)
+#define BUS(card) (0x17u + (sim_is_part(card) ? (card)->parent : (card)->index))
 
 nvmlReturn_t impl_nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned size) {
   struct sim_card *card;
@@ -79,7 +79,7 @@ nvmlReturn_t impl_nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned si
   char text[41];
   nvmlReturn_t result = known_card(device, &card);
   if (result != NVML_SUCCESS) return result;
-  sim_uuid_text(card->uuid, text);
+  sim_uuid_text(card, text);
   return give_text(uuid, size, text);
 }
 
@@ -138,7 +138,12 @@ nvmlReturn_t impl_nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttr
   struct sim_card *card;
   nvmlReturn_t result = need_card(device, &card);
   if (result != NVML_SUCCESS) return result;
-  return attributes ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT;
+  if (!attributes) return NVML_ERROR_INVALID_ARGUMENT;
+  if (!sim_is_part(card)) return NVML_ERROR_NOT_SUPPORTED;
+  *attributes = (nvmlDeviceAttributes_t){.multiprocessorCount = card->model.sms, .sharedCopyEngineCount = card->slices,
+                                         .gpuInstanceSliceCount = card->slices, .computeInstanceSliceCount = card->slices,
+                                         .memorySizeMB = (unsigned long long)(card->model.memory >> 20)};
+  return NVML_SUCCESS;
 }
 
 static nvmlReturn_t first_bit(nvmlDevice_t device, unsigned size, unsigned long *set, unsigned long value) {

@@ -5,8 +5,9 @@
 #include "internal.h"
 
 struct nvmlEventSet_st {
-  bool registered[SIM_MAX_CARDS];
-  uint32_t seen[SIM_MAX_CARDS]; /* xid_count that has been reported */
+  unsigned long long types[SIM_MAX_CARDS]; /* asked for */
+  unsigned long long due[SIM_MAX_CARDS];   /* happened, not reported yet */
+  uint32_t seen[SIM_MAX_CARDS];            /* xid_count up to which `due` is right */
 };
 
 nvmlReturn_t impl_nvmlEventSetCreate(nvmlEventSet_t *set) {
@@ -36,9 +37,14 @@ nvmlReturn_t impl_nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long lo
   if (result != NVML_SUCCESS) return result;
   if (!set) return NVML_ERROR_INVALID_ARGUMENT;
   if (types & ~known) return NVML_ERROR_NOT_SUPPORTED;
-  set->registered[card->index] = true;
+  set->types[card->index] |= types;
   set->seen[card->index] = card->xid_count;
   return NVML_SUCCESS;
+}
+
+/* Kinds of events that come with an XID; 48 is a double-bit ECC error. */
+static unsigned long long causes(uint32_t xid) {
+  return nvmlEventTypeXidCriticalError | (xid == 48 ? nvmlEventTypeDoubleBitEccError : 0);
 }
 
 static bool take_event(nvmlEventSet_t set, nvmlEventData_t *data) {
@@ -46,9 +52,13 @@ static bool take_event(nvmlEventSet_t set, nvmlEventData_t *data) {
   look();
   for (uint32_t i = 0; i < nvml.node.node->card_count && !found; i++) {
     struct sim_card *card = &nvml.node.node->cards[i];
-    if (!set->registered[i] || set->seen[i] == card->xid_count) continue;
+    unsigned long long type;
+    if (set->types[i] && set->seen[i] != card->xid_count) set->due[i] |= set->types[i] & causes(card->xid);
     set->seen[i] = card->xid_count;
-    *data = (nvmlEventData_t){.eventType = nvmlEventTypeXidCriticalError, .eventData = card->xid,
+    if (!set->due[i]) continue;
+    type = set->due[i] & nvmlEventTypeXidCriticalError ? nvmlEventTypeXidCriticalError : nvmlEventTypeDoubleBitEccError;
+    set->due[i] &= ~type;
+    *data = (nvmlEventData_t){.eventType = type, .eventData = type == nvmlEventTypeXidCriticalError ? card->xid : 0,
                               .gpuInstanceId = UINT32_MAX, .computeInstanceId = UINT32_MAX};
     nvml_device_at(i, &data->device);
     found = true;

@@ -60,7 +60,7 @@ nvmlReturn_t impl_nvmlShutdown(void) {
 
 static nvmlReturn_t begin(const char *name, bool needs_init) {
   if (needs_init && __atomic_load_n(&nvml.references, __ATOMIC_ACQUIRE) == 0) return NVML_ERROR_UNINITIALIZED;
-  return nvml.node.node ? (nvmlReturn_t)sim_fault_result(&nvml.node, name) : NVML_SUCCESS;
+  return nvml.node.node ? (nvmlReturn_t)sim_fault_result(&nvml.node, name, false) : NVML_SUCCESS;
 }
 
 #define ENTRY(symbol, init, params, args)                   \
@@ -87,6 +87,12 @@ nvmlReturn_t need_card(nvmlDevice_t device, struct sim_card **card) {
   return result == NVML_SUCCESS && (*card)->health == SIM_LOST ? NVML_ERROR_GPU_IS_LOST : result;
 }
 
+unsigned part_number(const struct sim_card *card) {
+  unsigned number = 0;
+  while (sim_part_of(nvml.node.node, card->parent, number) != card->index) number++;
+  return number + 1;
+}
+
 nvmlReturn_t give_text(char *out, unsigned size, const char *text) {
   if (!out) return NVML_ERROR_INVALID_ARGUMENT;
   if (strlen(text) >= size) return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -105,15 +111,20 @@ void looked(void) { sim_unlock(&nvml.node); }
 
 nvmlReturn_t impl_nvmlDeviceGetCount_v2(unsigned *count) {
   if (!count) return NVML_ERROR_INVALID_ARGUMENT;
-  *count = nvml.node.node->card_count;
+  *count = sim_whole_cards(nvml.node.node);
   return NVML_SUCCESS;
 }
 nvmlReturn_t impl_nvmlDeviceGetCount(unsigned *count) { return impl_nvmlDeviceGetCount_v2(count); }
 
-nvmlReturn_t impl_nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
-  if (!device || index >= nvml.node.node->card_count) return NVML_ERROR_INVALID_ARGUMENT;
+/* Whole cards and parts. */
+static nvmlReturn_t handle_of(uint32_t index, nvmlDevice_t *device) {
   *device = &devices[index];
   return nvml.node.node->cards[index].health == SIM_LOST ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+}
+
+nvmlReturn_t impl_nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
+  if (!device || index >= sim_whole_cards(nvml.node.node)) return NVML_ERROR_INVALID_ARGUMENT;
+  return handle_of(index, device);
 }
 nvmlReturn_t impl_nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device) {
   return impl_nvmlDeviceGetHandleByIndex_v2(index, device);
@@ -123,8 +134,8 @@ nvmlReturn_t impl_nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *devi
   char text[41];
   if (!uuid || !device) return NVML_ERROR_INVALID_ARGUMENT;
   for (uint32_t i = 0; i < nvml.node.node->card_count; i++) {
-    sim_uuid_text(nvml.node.node->cards[i].uuid, text);
-    if (strcmp(text, uuid) == 0) return impl_nvmlDeviceGetHandleByIndex_v2(i, device);
+    sim_uuid_text(&nvml.node.node->cards[i], text);
+    if (strcmp(text, uuid) == 0) return handle_of(i, device);
   }
   return NVML_ERROR_NOT_FOUND;
 }
@@ -132,7 +143,7 @@ nvmlReturn_t impl_nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *devi
 nvmlReturn_t impl_nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device) {
   char text[32];
   if (!serial || !device) return NVML_ERROR_INVALID_ARGUMENT;
-  for (uint32_t i = 0; i < nvml.node.node->card_count; i++) {
+  for (uint32_t i = 0; i < sim_whole_cards(nvml.node.node); i++) {
     if (impl_nvmlDeviceGetSerial(&devices[i], text, sizeof text) == NVML_SUCCESS && strcmp(text, serial) == 0) {
       return impl_nvmlDeviceGetHandleByIndex_v2(i, device);
     }
@@ -143,7 +154,7 @@ nvmlReturn_t impl_nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *
 nvmlReturn_t impl_nvmlDeviceGetHandleByPciBusId_v2(const char *text, nvmlDevice_t *device) {
   unsigned domain, bus, slot;
   if (!text || !device || sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) return NVML_ERROR_INVALID_ARGUMENT;
-  for (uint32_t i = 0; i < nvml.node.node->card_count; i++) {
+  for (uint32_t i = 0; i < sim_whole_cards(nvml.node.node); i++) {
     if (domain == 0 && slot == 0 && bus == 0x17u + i) return impl_nvmlDeviceGetHandleByIndex_v2(i, device);
   }
   return NVML_ERROR_NOT_FOUND;

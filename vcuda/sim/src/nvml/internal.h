@@ -7,6 +7,7 @@
 #include "../cards.h"
 #include "../clock.h"
 #include "../engine.h"
+#include "../mig.h"
 #include "../node.h"
 #include "nvml.h"
 #include "memory_limits.h"
@@ -21,6 +22,8 @@ extern struct nvml nvml;
 nvmlReturn_t need_card(nvmlDevice_t device, struct sim_card **card);
 nvmlReturn_t known_card(nvmlDevice_t device, struct sim_card **card); /* the same for what a lost card still answers */
 void nvml_device_at(uint32_t index, nvmlDevice_t *device);
+/* The GPU instance of a part: 1, 2, … among those of its card. */
+unsigned part_number(const struct sim_card *card);
 nvmlReturn_t give_text(char *out, unsigned size, const char *text);
 
 /* The node's lock with the cards brought to the present and the dead buried; answers the present, nanoseconds. */

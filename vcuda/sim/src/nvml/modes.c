@@ -35,14 +35,14 @@ nvmlReturn_t impl_nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_
   return NVML_SUCCESS;
 }
 
-/* Cards with MIG answer "off", the others that they have none. */
+/* Cards that can be divided say whether they are, the others that they cannot. */
 nvmlReturn_t impl_nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
   struct sim_card *card;
   nvmlReturn_t result = need_card(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (!current || !pending) return NVML_ERROR_INVALID_ARGUMENT;
   if (!card->model.mig_slices) return NVML_ERROR_NOT_SUPPORTED;
-  *current = *pending = NVML_DEVICE_MIG_DISABLE;
+  *current = *pending = sim_is_divided(nvml.node.node, card->index) ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
   return NVML_SUCCESS;
 }
 
@@ -60,17 +60,54 @@ nvmlReturn_t impl_nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is)
   nvmlReturn_t result = need_card(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (!is) return NVML_ERROR_INVALID_ARGUMENT;
-  *is = 0;
+  *is = sim_is_part(card);
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t impl_nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *mig) {
   struct sim_card *card;
+  uint32_t part;
   nvmlReturn_t result = need_card(device, &card);
-  (void)index;
   if (result != NVML_SUCCESS) return result;
   if (!mig) return NVML_ERROR_INVALID_ARGUMENT;
-  return card->model.mig_slices ? NVML_ERROR_NOT_FOUND : NVML_ERROR_NOT_SUPPORTED;
+  if (!card->model.mig_slices) return NVML_ERROR_NOT_SUPPORTED;
+  part = sim_part_of(nvml.node.node, card->index, index);
+  if (part == SIM_NONE) return NVML_ERROR_NOT_FOUND;
+  nvml_device_at(part, mig);
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t need_part(nvmlDevice_t device, struct sim_card **card) {
+  nvmlReturn_t result = need_card(device, card);
+  return result == NVML_SUCCESS && !sim_is_part(*card) ? NVML_ERROR_NOT_SUPPORTED : result;
+}
+
+nvmlReturn_t impl_nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t *device) {
+  struct sim_card *card;
+  nvmlReturn_t result = need_part(mig, &card);
+  if (result != NVML_SUCCESS) return result;
+  if (!device) return NVML_ERROR_INVALID_ARGUMENT;
+  nvml_device_at(card->parent, device);
+  return NVML_SUCCESS;
+}
+
+/* One compute instance fills each GPU instance; the instances are numbered from 1 as the parts come. */
+nvmlReturn_t impl_nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
+  struct sim_card *card;
+  nvmlReturn_t result = need_part(device, &card);
+  if (result != NVML_SUCCESS) return result;
+  if (!id) return NVML_ERROR_INVALID_ARGUMENT;
+  *id = part_number(card);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t impl_nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned *id) {
+  struct sim_card *card;
+  nvmlReturn_t result = need_part(device, &card);
+  if (result != NVML_SUCCESS) return result;
+  if (!id) return NVML_ERROR_INVALID_ARGUMENT;
+  *id = 0;
+  return NVML_SUCCESS;
 }
 
 nvmlReturn_t impl_nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t *mode) {

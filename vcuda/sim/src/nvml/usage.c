@@ -4,6 +4,12 @@
 
 #include "internal.h"
 
+static uint64_t used_with_parts(const struct sim_card *card) {
+  uint64_t sum = sim_card_used(nvml.node.node, card->index);
+  for (uint32_t i = 0, part; (part = sim_part_of(nvml.node.node, card->index, i)) != SIM_NONE; i++) sum += sim_card_used(nvml.node.node, part);
+  return sum;
+}
+
 nvmlReturn_t impl_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
   struct sim_card *card;
   nvmlReturn_t result = need_card(device, &card);
@@ -13,7 +19,7 @@ nvmlReturn_t impl_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_
   look();
   memory->total = card->model.memory;
   memory->reserved = card->model.reserve;
-  memory->used = sim_card_used(nvml.node.node, card->index);
+  memory->used = used_with_parts(card);
   looked();
   memory->free = memory->total - memory->reserved - memory->used;
   return NVML_SUCCESS;
@@ -55,6 +61,7 @@ nvmlReturn_t impl_nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtiliza
   nvmlReturn_t result = need_card(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (!rates) return NVML_ERROR_INVALID_ARGUMENT;
+  if (sim_is_part(card) || sim_is_divided(nvml.node.node, card->index)) return NVML_ERROR_NOT_SUPPORTED; /* as on hardware */
   now = look();
   *rates = (nvmlUtilization_t){.gpu = sim_utilisation(card, now, SIM_NONE), .memory = copy_percent(card, now)};
   looked();
@@ -81,28 +88,34 @@ nvmlReturn_t impl_nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned 
 /* A CUDA process is on a card while it has a context there. */
 static bool on_card(const struct sim_proc *proc, const struct sim_card *card) { return proc->live && proc->contexts[card->index]; }
 
-static unsigned process_count(const struct sim_card *card) {
-  unsigned count = 0;
-  for (uint32_t i = 0; i < nvml.node.node->proc_high; i++) count += on_card(&nvml.node.node->procs[i], card);
-  return count;
+/* Those of one card or part go to infos, as far as they fit; answers how many there are. */
+static unsigned list_processes(const struct sim_card *card, nvmlProcessInfo_t *infos, unsigned found, unsigned room) {
+  const struct sim_node *node = nvml.node.node;
+  for (uint32_t i = 0; i < node->proc_high; i++) {
+    if (!on_card(&node->procs[i], card)) continue;
+    if (found < room) {
+      infos[found] = (nvmlProcessInfo_t){.pid = sim_proc_pid(&nvml.node, i),
+                                         .usedGpuMemory = sim_proc_used(&node->procs[i], card->index),
+                                         .gpuInstanceId = sim_is_part(card) ? part_number(card) : UINT32_MAX,
+                                         .computeInstanceId = sim_is_part(card) ? 0 : UINT32_MAX};
+    }
+    found++;
+  }
+  return found;
 }
 
 nvmlReturn_t impl_nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos) {
   const struct sim_node *node = nvml.node.node;
   struct sim_card *card;
-  unsigned room, found = 0;
+  unsigned room;
   nvmlReturn_t result = need_card(device, &card);
   if (result != NVML_SUCCESS) return result;
   if (!count || (*count && !infos)) return NVML_ERROR_INVALID_ARGUMENT;
   look();
   room = *count;
-  *count = process_count(card);
-  for (uint32_t i = 0; *count <= room && i < node->proc_high; i++) {
-    if (!on_card(&node->procs[i], card)) continue;
-    infos[found++] = (nvmlProcessInfo_t){.pid = sim_proc_pid(&nvml.node, i),
-                                         .usedGpuMemory = sim_proc_used(&node->procs[i], card->index),
-                                         .gpuInstanceId = UINT32_MAX,
-                                         .computeInstanceId = UINT32_MAX};
+  *count = list_processes(card, infos, 0, room);
+  for (uint32_t i = 0, part; (part = sim_part_of(node, card->index, i)) != SIM_NONE; i++) {
+    *count = list_processes(&node->cards[part], infos, *count, room);
   }
   looked();
   return *count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
