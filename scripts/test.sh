@@ -25,10 +25,15 @@ lint() {
   check "Generated files are current" scripts/check_generated.sh
 }
 
+# The library's units, and what goes through all of it with many threads and processes.
+threaded='^lib\.(region|ledger|meter|shim\.(memory|processes))$'
 c_tests() {
   check "vcuda: tests" ctest --test-dir build/vcuda --output-on-failure
-  check "vcuda: build with sanitizers" scripts/sanitized.sh
+  check "vcuda: build with sanitizers" scripts/sanitized.sh address
   check "vcuda: tests under address and undefined-behaviour sanitizers" ctest --test-dir build/vcuda-asan --output-on-failure
+  check "vcuda: build with the thread sanitizer" scripts/sanitized.sh thread
+  check "vcuda: tests under the thread sanitizer" ctest --test-dir build/vcuda-tsan --output-on-failure -R "$threaded"
+  check "vcuda: fuzzing of config and ledger" scripts/fuzz.sh 60
 }
 
 unit() { check "Python tests on SQLite" "${pytest[@]}" tests/unit -n 2; }

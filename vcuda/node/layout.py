@@ -299,6 +299,43 @@ class ConfigFile:
         self._words.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Where a ledger's records lie, as its header says when it is opened: the next version may have larger ones, or others before them.
+
+    Programs can write over the header later; that leads nobody outside of what was checked.
+    """
+
+    device_size: int
+    slot_size: int
+    slot_count: int
+    devices_at: int
+    slots_at: int
+
+    @classmethod
+    def of(cls, file: Copied) -> Self:
+        tables = cls(
+            device_size=file.get("I", 20),
+            slot_size=file.get("I", 28),
+            slot_count=file.get("I", 32),
+            devices_at=file.get("Q", 48),
+            slots_at=file.get("Q", 56),
+        )
+        sound = (
+            tables.device_size >= _LEDGER_DEVICE
+            and tables.slot_size >= _SLOT
+            and 0 < tables.slot_count <= MAX_SLOTS
+            and tables.devices_at + MAX_DEVICES * tables.device_size <= file.size
+            and tables.slots_at + tables.slot_count * tables.slot_size <= file.size
+        )
+        if not sound:
+            raise LayoutError(
+                f"{file.path} is {file.size} bytes long, and its header speaks of records that do not fit into it. "
+                "Prepare the claim again."
+            )
+        return tables
+
+
 class LedgerFile:
     """`ledger`: what the programs of a claim use. The library writes; the agent reads, and resets `largest_est_ns`.
 
@@ -308,7 +345,8 @@ class LedgerFile:
     def __init__(self, path: Path, *, writable: bool = False) -> None:
         self._file = Copied(path, writable=writable)
         try:
-            _check_header(self._file, magic=LEDGER_MAGIC, size=LEDGER_SIZE)
+            _check_header(self._file, magic=LEDGER_MAGIC, size=_LEDGER_HEADER)
+            self._tables = _Tables.of(self._file)
         except LayoutError:
             self._file.close()
             raise
@@ -349,10 +387,10 @@ class LedgerFile:
         `pids` is LockFile.holders(): the kernel's word on who holds a slot goes before what the slot says, which is the
         program's own view of its process namespace.
         """
-        used = min(self._file.get("I", _SLOTS_USED_AT), MAX_SLOTS)
-        piece = self._file.bytes_at(_SLOTS_AT, used * _SLOT) if used else b""
+        used = min(self._file.get("I", _SLOTS_USED_AT), self._tables.slot_count)
+        piece = self._file.bytes_at(self._tables.slots_at, used * self._tables.slot_size) if used else b""
         for index in range(used):
-            at = index * _SLOT
+            at = index * self._tables.slot_size
             if word(piece, "Q", at):
                 yield Slot(
                     index=index,
@@ -363,11 +401,10 @@ class LedgerFile:
                     devices=tuple(_process(piece, at, device) for device in range(devices)),
                 )
 
-    @staticmethod
-    def _device_at(index: int) -> int:
+    def _device_at(self, index: int) -> int:
         if not 0 <= index < MAX_DEVICES:
             raise IndexError(f"a ledger has {MAX_DEVICES} cards, there is no card {index}")
-        return _DEVICES_AT + index * _LEDGER_DEVICE
+        return self._tables.devices_at + index * self._tables.device_size
 
     def close(self) -> None:
         self._file.close()

@@ -160,6 +160,36 @@ def test_a_newer_file_that_allows_older_readers_is_read(claim: Path) -> None:
     assert ConfigFile(claim / "config").records() == [FIRST, SECOND]
 
 
+@pytest.mark.parametrize(
+    ("at", "data"),
+    [
+        (20, struct.pack("<I", 256)),
+        (28, struct.pack("<I", 128)),
+        (32, struct.pack("<I", 100_000)),
+        (48, struct.pack("<Q", LEDGER_SIZE)),
+        (56, struct.pack("<Q", 2**63)),
+    ],
+    ids=["small cards", "small slots", "many slots", "cards behind the end", "slots behind the end"],
+)
+def test_a_ledger_whose_header_leads_outside_is_refused(claim: Path, at: int, data: bytes) -> None:
+    with (claim / "ledger").open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+    with pytest.raises(LayoutError, match="do not fit"):
+        LedgerFile(claim / "ledger")
+
+
+def test_a_ledger_with_larger_records_is_read_by_the_sizes_in_its_header(claim: Path) -> None:
+    with (claim / "ledger").open("r+b") as file:
+        file.seek(20)
+        file.write(struct.pack("<I", 512 + 64))
+        file.seek(56)
+        file.write(struct.pack("<Q", 4096 + 16 * (512 + 64)))
+        file.seek(4096 + 576)
+        file.write(struct.pack("<Q", 4711))
+    assert LedgerFile(claim / "ledger").device(1).reserved_bytes == 4711
+
+
 @pytest.mark.parametrize("size", [0, 100, 4096, CONFIG_SIZE - 1])
 def test_a_short_file_is_refused(claim: Path, size: int) -> None:
     os.truncate(claim / "config", size)

@@ -84,12 +84,16 @@ static uint64_t unmeasured_in_flight(const struct region *region, int device) {
 
 enum reason { READY, UNKNOWN_KERNEL, SHARE_USED, CARD_FULL };
 
+/* The place of a key's unmeasured launch, taken at `since`. What nobody gave back for 2 s is free, and so is what lies as far ahead. */
+static bool place_is_held(uint64_t since, uint64_t now) {
+    return since && (since < now ? now - since : since - now) < PATIENCE_NS;
+}
+
 static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
     uint64_t since = load(&ticket->cost->unmeasured_since_ns), waited = turn->now_ns - turn->started_ns;
     if (ticket->est_ns > 0 || waited > PATIENCE_NS)
         return false;
-    bool taken = since && turn->now_ns - since < PATIENCE_NS;
-    if (!taken && unmeasured_in_flight(turn->region, turn->device) < UNKNOWN_MOST)
+    if (!place_is_held(since, turn->now_ns) && unmeasured_in_flight(turn->region, turn->device) < UNKNOWN_MOST)
         return false;
     *wait = waited > 10 * MS ? 2 * MS : 200 * US;
     return true;
@@ -99,6 +103,10 @@ static bool must_wait_for_share(const struct turn *turn, uint64_t *wait) {
     uint64_t tat = load(&turn->books->tat_ns), allowed = (uint64_t)(BURST_NS * turn->limits->stretch);
     if (tat <= turn->now_ns + allowed)
         return false;
+    if (tat > turn->now_ns + 2 * DEBT_MOST_NS) { /* no launch owes so much: the clock of another boot, or nonsense */
+        __atomic_compare_exchange_n(&turn->books->tat_ns, &tat, turn->now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        return false;
+    }
     uint64_t most = load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS;
     *wait = tat - turn->now_ns - allowed;
     *wait = *wait < most ? *wait : most;
@@ -122,11 +130,11 @@ static enum reason why_wait(const struct turn *turn, const struct ticket *ticket
     return must_wait_for_card(turn, ticket, wait) ? CARD_FULL : READY;
 }
 
-/* An unknown kernel needs its key's one place for an unmeasured launch; a place that nobody gave back for 2 s is free. The charge is
+/* An unknown kernel needs its key's one place for an unmeasured launch. The charge is
  * a small one, or the age of the launch that has held the place. */
 static bool take_place(const struct turn *turn, struct ticket *ticket) {
     uint64_t since = load(&ticket->cost->unmeasured_since_ns), age = since && since < turn->now_ns ? turn->now_ns - since : 0;
-    if (since && age < PATIENCE_NS)
+    if (place_is_held(since, turn->now_ns))
         return false;
     if (!__atomic_compare_exchange_n(&ticket->cost->unmeasured_since_ns, &since, turn->now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return false;

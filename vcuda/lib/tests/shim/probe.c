@@ -26,12 +26,12 @@ int index_of(const char *text) {
 /* init DEVICE */
 static int do_init(char **words) {
     CUdevice device;
-    int result = cuInit(0);
+    CUresult result = cuInit(0);
     if (!result)
         result = cuDeviceGet(&device, (int)number(words[1]));
     if (!result)
         result = cuDevicePrimaryCtxRetain(&context, device);
-    return result ? result : (int)cuCtxSetCurrent(context);
+    return (int)(result ? result : cuCtxSetCurrent(context));
 }
 
 /* retain DEVICE | release DEVICE | reset DEVICE */

@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
         CUdriverProcAddressQueryResult status = (CUdriverProcAddressQueryResult)99;
         int result = 0;
         if (version)
-            result = cuGetProcAddress(argv[i], &function, version, flags, &status);
+            result = (int)cuGetProcAddress(argv[i], &function, version, flags, &status);
         else
             function = dlsym(handle, argv[i]);
         printf("%s %d %d %s\n", argv[i], result, (int)status, where(function, text, sizeof text));

@@ -180,9 +180,10 @@ class Slots(ShimTest):
         self.assertEqual(claim.reserved(), self.node.used())
         self.assertEqual(sum(slot.alive for slot in claim.ledger.slots(claim.lock.held())), 1)
 
-    def test_64_processes_start_at_once_and_each_has_a_slot(self) -> None:
+    def test_128_processes_start_at_once_and_each_has_a_slot(self) -> None:
+        count = 128
         claim = self.node.claim(memory=70 * GIB, overhead_bytes=256 * MIB)
-        probes = [self.probe(claim, device=None) for _ in range(64)]
+        probes = [self.probe(claim, device=None) for _ in range(count)]
         for probe in probes:
             assert probe.process.stdin
             probe.process.stdin.write(f"init 0\nalloc 0 {MIB}\n")
@@ -191,7 +192,11 @@ class Slots(ShimTest):
             assert probe.process.stdout
             self.assertEqual([probe.process.stdout.readline() for _ in range(2)], ["0\n", "0\n"])
         slots = [slot for slot in claim.ledger.slots(claim.lock.held()) if slot.alive]
-        self.assertEqual(len({slot.pid for slot in slots}), 64)
+        self.assertEqual(len({slot.pid for slot in slots}), count)
+        self.assertEqual(claim.reserved(), self.node.used())
+        for probe in probes[1:]:
+            probe.kill()
+        self.assertEqual(probes[0].ask("alloc", 1, 69 * GIB), 0, "what the dead held is there again")
         self.assertEqual(claim.reserved(), self.node.used())
 
 

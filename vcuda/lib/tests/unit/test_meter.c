@@ -310,6 +310,35 @@ static void siblings_count_as_far_as_they_were_busy_meanwhile(void) {
     check_drop(&claim);
 }
 
+/* Any program of the claim can write into the ledger, and one that outlived a boot has the old clock's times in it. */
+static void nonsense_in_the_ledger_holds_nobody_up(void) {
+    struct claim claim = open_claim(300);
+    launch(1, 1e6);
+    uint64_t before = check_now_ns;
+    books()->tat_ns = UINT64_MAX;
+    launch(1, 1e6);
+    CHECK(check_now_ns - before < 100 * MS);
+    CHECK(books()->tat_ns < check_now_ns + 100 * MS);
+    struct vcuda_cost *unknown = cost_find(&region, 0, 2);
+    unknown->unmeasured_since_ns = UINT64_MAX / 2;
+    launch(2, 1e6);
+    CHECK(check_now_ns - before < 100 * MS);
+    CHECK_NEAR(unknown->est_ns, 1e6, 1);
+    check_drop(&claim);
+}
+
+static void an_estimate_that_is_no_number_is_learned_anew(void) {
+    static const double nonsense[] = {NAN, INFINITY, -1, 1e300};
+    struct claim claim = open_claim(300);
+    for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        launch(1, 1e6);
+        cost_find(&region, 0, 1)->est_ns = nonsense[i];
+        launch(1, 1e6);
+        CHECK_NEAR(cost_find(&region, 0, 1)->est_ns, 1e6, 1);
+    }
+    check_drop(&claim);
+}
+
 int main(void) {
     RUN(a_known_kernel_is_charged_its_time_over_the_share);
     RUN(launches_wait_beyond_the_burst_and_keep_the_share);
@@ -332,6 +361,8 @@ int main(void) {
     RUN(what_was_learned_while_a_neighbour_came_is_forgotten);
     RUN(sampling_gets_rarer_the_shorter_the_kernel);
     RUN(the_table_keeps_keys_apart_and_survives_being_full);
+    RUN(nonsense_in_the_ledger_holds_nobody_up);
+    RUN(an_estimate_that_is_no_number_is_learned_anew);
     RUN(siblings_count_as_far_as_they_were_busy_meanwhile);
     return check_failures != 0;
 }
