@@ -4,46 +4,38 @@ from __future__ import annotations
 
 import http.client
 import json
+import multiprocessing
 import os
 import socket
-import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from vcuda.bench.simnode import SimNode
-
-PROJECT = Path(__file__).resolve().parents[2]
+from vcuda.node import agent as node_agent
 
 
 class Agent:
-    """Runs until closed. Its claims are folders as in production."""
+    """Runs until closed, in a process of its own that has its modules already: a matrix starts hundreds. Its claims are folders as in production."""
 
     def __init__(self, node: SimNode) -> None:
         self._socket = node.folder / "agent.sock"
-        self._log = (node.folder / "agent.log").open("w+")
-        command = [
-            sys.executable,
-            "-m",
-            "vcuda.node",
-            "--state",
-            str(node.folder / "state"),
-            "--socket",
-            str(self._socket),
-        ]
-        command += ["--sim-node", str(node.path), "--libraries", str(node.build)]
-        self._process = subprocess.Popen(command, cwd=PROJECT, stdout=self._log, stderr=subprocess.STDOUT)
+        self._log = node.folder / "agent.log"
+        words = ["--state", str(node.folder / "state"), "--socket", str(self._socket)]
+        words += ["--sim-node", str(node.path), "--libraries", str(node.build)]
+        self._process = multiprocessing.get_context("fork").Process(target=_serve, args=(words, self._log))
+        self._process.start()
         self._wait_for_socket()
 
     def _wait_for_socket(self) -> None:
         """The socket appears when the agent answers."""
-        while self._process.poll() is None:
+        while self._process.is_alive():
             if self._socket.exists():
                 return
-            time.sleep(0.02)
-        self._log.seek(0)
-        raise RuntimeError(f"the node agent ended with {self._process.returncode}: {self._log.read()[-2000:]}")
+            time.sleep(0.005)
+        raise RuntimeError(f"the node agent ended with {self._process.exitcode}: {self._log.read_text()[-2000:]}")
 
     def claim(self, name: str, *, uuid: str, memory: int, compute: int, ceiling: int | None = None) -> dict[str, str]:
         """Make a claim; answers the environment that its programs need. Bytes and per mille."""
@@ -52,6 +44,11 @@ class Agent:
         made = self._ask("PUT", f"/claims/{name}", body)
         environment: dict[str, str] = made["env"]
         return environment
+
+    def change(self, name: str, *, uuid: str, compute: int, ceiling: int | None = None) -> None:
+        """Another share from now on, per mille."""
+        device = {"uuid": uuid, "compute": compute, "ceiling": ceiling or compute}
+        self._ask("PATCH", f"/claims/{name}", {"devices": [device]})
 
     def _ask(self, method: str, path: str, body: object) -> Any:
         connection = _UnixConnection(self._socket)
@@ -70,8 +67,14 @@ class Agent:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait()
-        self._log.close()
+        self._process.join()
+
+
+def _serve(words: Sequence[str], log: Path) -> None:
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for stream in (1, 2):
+        os.dup2(out, stream)
+    sys.exit(node_agent.main(words))
 
 
 class _UnixConnection(http.client.HTTPConnection):

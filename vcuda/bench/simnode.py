@@ -66,6 +66,7 @@ class Participant:
         self.node = node
         self._sim = ctypes.CDLL(str(node.build / "sim" / "libcuda.so.1"))
         self._sim.tesseraSimSleepUntil.argtypes = [ctypes.c_uint64]
+        self._sim.tesseraSimBusy.argtypes = [ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64)]
         if self._sim.tesseraSimRegisterThread() != 0:
             raise RuntimeError(f"{node.path} takes no part in virtual time: was it made with --time virtual?")
         self.start = self.now()
@@ -80,7 +81,12 @@ class Participant:
     def until(self, seconds: float) -> int:
         """Sleep until so long after the start; answers the busy time of the first card so far, ns."""
         self._sim.tesseraSimSleepUntil(self.start + int(seconds * SECOND))
-        return int(self.node.show()["cards"][0]["busy_ns"])
+        return self.busy(0)
+
+    def busy(self, pid: int) -> int:
+        """GPU time that a living process has had of the first card, ns; pid 0: all of them. 0 for one that is not there."""
+        ns = ctypes.c_uint64()
+        return ns.value if self._sim.tesseraSimBusy(0, pid, ctypes.byref(ns)) == 0 else 0
 
     def share(self, begin: float, end: float) -> float:
         """Per mille of the first card between two moments, in seconds after the start."""

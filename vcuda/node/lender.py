@@ -13,6 +13,9 @@ from typing import Final
 
 WHOLE: Final = 1000  # per mille
 _MARGIN: Final = 20  # per mille kept for a lender above what it used
+_SWITCHING: Final = (
+    40  # per mille that a card loses with changes between those who want time, and that nobody can be given
+)
 _ROUNDS: Final = 4
 
 
@@ -46,7 +49,7 @@ def lend(wants: Sequence[Want]) -> dict[str, int]:
     of four rounds.
     """
     shares = {want.key: want.guarantee for want in wants}
-    pool = WHOLE - sum(want.reserve for want in wants)
+    pool = usable(wants) - sum(want.reserve for want in wants)
     room = {want.key: want.ceiling - want.guarantee for want in wants if want.hungry and want.ceiling > want.guarantee}
     weight = {want.key: want.guarantee for want in wants}
     for _ in range(_ROUNDS):
@@ -59,6 +62,11 @@ def lend(wants: Sequence[Want]) -> dict[str, int]:
         pool -= sum(given.values())
         room = {key: left for key, left in room.items() if left > 0}
     return shares
+
+
+def usable(wants: Sequence[Want]) -> int:
+    """What of a card can be promised in loans. Lending all of it to one would take from the guarantees of others what changes between them cost."""
+    return WHOLE - (_SWITCHING if sum(want.hungry for want in wants) > 1 else 0)
 
 
 def _deal(pool: int, room: Mapping[str, int], weight: Mapping[str, int]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcuda.node.lender import Want, lend
+from vcuda.node.lender import Want, lend, usable
 
 
 def want(
@@ -86,7 +86,7 @@ def test_the_order_of_claims_does_not_matter(wants: list[Want], random: Random) 
 def test_idle_time_is_not_left_lying_while_somebody_can_take_it(wants: list[Want]) -> None:
     few = wants[:4]  # four rounds saturate at most four claims
     shares = lend(few)
-    spare = 1000 - sum(shares[w.key] if w.hungry else w.reserve for w in few)
+    spare = usable(few) - sum(shares[w.key] if w.hungry else w.reserve for w in few)
     assert spare <= 0 or all(shares[w.key] == w.ceiling for w in few if w.hungry)
 
 
@@ -97,17 +97,26 @@ def test_an_idle_neighbour_lends_all_but_a_margin() -> None:
 
 def test_a_lender_that_wakes_has_its_guarantee_back_in_the_next_round() -> None:
     shares = lend([want("busy", 300, share=980, used=980), want("woken", 600, waiting=True, ceiling=600)])
-    assert shares == {"busy": 400, "woken": 600}
+    assert shares == {"busy": 360, "woken": 600}
+
+
+def test_what_changes_between_claims_cost_is_lent_to_nobody() -> None:
+    """Else a loan would take from the guarantee beside it; alone on a card there are no changes."""
+    both = [want("guaranteed", 600, waiting=True, ceiling=600), want("borrower", 300, waiting=True)]
+    assert sum(lend(both).values()) == 960
+    assert lend(both[1:]) == {"borrower": 1000}
+    full = [want("a", 500, waiting=True), want("b", 500, waiting=True)]
+    assert lend(full) == {"a": 500, "b": 500}, "guarantees stay what they are"
 
 
 def test_two_hungry_claims_share_the_rest_by_their_guarantees() -> None:
     shares = lend([want("small", 100, waiting=True), want("large", 300, waiting=True)])
-    assert shares == {"small": 250, "large": 750}
+    assert shares == {"small": 240, "large": 720}
 
 
 def test_what_a_ceiling_stops_goes_to_the_other() -> None:
     shares = lend([want("capped", 300, ceiling=350, waiting=True), want("free", 300, waiting=True)])
-    assert shares == {"capped": 350, "free": 650}
+    assert shares == {"capped": 350, "free": 610}
 
 
 def test_a_program_that_waits_for_the_card_rather_than_for_us_is_no_lender() -> None:

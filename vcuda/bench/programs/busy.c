@@ -1,6 +1,6 @@
-/* A tenant's program that keeps the card busy: busy KERNEL_NS,KERNEL_NS... sync|async|graph|streams SECONDS
+/* A tenant's program that keeps the card busy: busy KERNEL_NS,KERNEL_NS... sync|async|graph|streams SECONDS [other]
  * Launches kernels of the given lengths in turn until SECONDS of node time are over. `sync` waits after each, `async` and `graph` let the
- * stream fill, `streams` fills four in turn. Prints "ready", waits for a line, runs, prints "launches first_ns last_ns". It knows nothing of any limit. The driver is opened
+ * stream fill, `streams` fills four in turn. With `other` the kernel has another name, so that the simulator can be told another cost. Prints "ready", waits for a line, runs, prints "launches first_ns last_ns". It knows nothing of any limit. The driver is opened
  * and its functions are looked up at run time, as the CUDA runtime does it. */
 #include <cuda.h>
 
@@ -12,10 +12,11 @@
 #include <time.h>
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-                          ".visible .entry tessera_busy(.param .u64 ns)\n{\n ret;\n}\n";
+                          ".visible .entry tessera_busy(.param .u64 ns)\n{\n ret;\n}\n"
+                          ".visible .entry tessera_busy_other(.param .u64 ns)\n{\n ret;\n}\n";
 
 #define FUNCTIONS(X)                                                                                                     \
-    X(cuInit) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleGetFunction)   \
+    X(cuDriverGetVersion) X(cuInit) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleGetFunction)   \
     X(cuStreamCreate) X(cuStreamSynchronize) X(cuLaunchKernel) X(cuGraphLaunch) X(cuGraphInstantiateWithFlags)           \
     X(cuStreamBeginCapture_v2) X(cuStreamEndCapture)
 
@@ -29,6 +30,7 @@ enum { KINDS = 8, GRAPH_KERNELS = 10, STREAMS = 4 };
 static uint64_t lengths[KINDS];
 static int kinds;
 static int (*served_now)(uint64_t *);
+static int (*take_part)(void);
 
 static uint64_t now(void) {
     uint64_t ns;
@@ -75,6 +77,7 @@ static int open_driver(void) {
 #define LOOK_UP(name) *(void **)&driver.name = dlsym(handle, #name);
     FUNCTIONS(LOOK_UP)
     *(void **)&served_now = dlsym(handle, "tesseraSimNow");
+    *(void **)&take_part = dlsym(handle, "tesseraSimRegisterThread");
     return 1;
 }
 
@@ -97,11 +100,13 @@ int main(int argc, char **argv) {
     must(driver.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     must(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent");
     must(driver.cuModuleLoadData(&module, ptx), "cuModuleLoadData");
-    must(driver.cuModuleGetFunction(&function, module, "tessera_busy"), "cuModuleGetFunction");
+    must(driver.cuModuleGetFunction(&function, module, argc > 4 ? "tessera_busy_other" : "tessera_busy"), "cuModuleGetFunction");
     for (unsigned i = 0; i < used; i++)
         must(driver.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     if (graph)
         exec = record(function, streams[0]);
+    if (take_part)
+        take_part(); /* so that virtual time waits for the first launch, however late this machine gets there */
     puts("ready");
     fflush(stdout);
     if (!fgets(line, sizeof line, stdin))

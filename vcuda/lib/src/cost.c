@@ -74,14 +74,15 @@ double cost_estimate(struct vcuda_cost *cost, const struct surroundings *around)
         if (before > 0) {
             est = before;
             put(&cost->est_ns, est);
-        }
+        } else
+            set(&cost->clean, 0); /* never seen before that time: what is known may all be neighbours' turns */
     }
     return est;
 }
 
 static void keep_history(struct vcuda_cost *cost, double est, uint64_t now) {
     uint64_t at = __atomic_load_n(&cost->history_at_ns, __ATOMIC_RELAXED);
-    uint64_t ticks = at == 0 || now < at ? VCUDA_HISTORY_TICKS : (now - at) / TICK_NS;
+    uint64_t ticks = now < at ? VCUDA_HISTORY_TICKS : at ? (now - at) / TICK_NS : 1; /* a new kernel has no past */
     if (ticks == 0)
         return;
     for (uint64_t i = 0; i < ticks && i < VCUDA_HISTORY_TICKS; i++) {

@@ -32,6 +32,10 @@ int tesseraSimSetKernelCost(const char *pattern, uint64_t ns);
  * cuImportExternalMemory. The memory lives until the descriptor is closed and nothing has it imported or mapped. */
 int tesseraSimGraphicsMemory(int device, uint64_t bytes, int *fd);
 
+/* Only in libcuda.so.1: GPU time that the living process with that number, as it sees itself, has had of the card so far, nanoseconds; with pid 0
+ * all processes. For those who measure from outside; -1 for a card or process that is not there. */
+int tesseraSimBusy(uint32_t card, uint32_t pid, uint64_t *ns);
+
 #ifdef __cplusplus
 }
 #endif

@@ -80,6 +80,24 @@ static void an_old_reading_of_the_clock_forgives_little(void) {
     check_drop(&claim);
 }
 
+/* Sixteen processes that wake for each kernel of 10 us would keep a processor busy with waking. */
+static void short_kernels_wait_in_long_sleeps_and_keep_the_share(void) {
+    struct claim claim = open_claim(500);
+    unsigned waits = 0;
+    uint64_t start = check_now_ns;
+    for (int i = 0; i < 10000; i++) {
+        uint64_t before = check_now_ns;
+        launch(1, 1e4);
+        if (check_now_ns == before)
+            continue;
+        waits++;
+        CHECK(check_now_ns - before >= 100000);
+    }
+    CHECK_NEAR((double)(check_now_ns - start) / 1e9, 0.2 - 0.05, 0.005);
+    CHECK(waits < 1600); /* a kernel has 20 us of the share: one sleep serves five */
+    check_drop(&claim);
+}
+
 static void a_huge_kernel_passes_and_then_owes(void) {
     struct claim claim = open_claim(100);
     launch(1, 500e6);
@@ -268,6 +286,19 @@ static void what_was_learned_while_a_neighbour_came_is_forgotten(void) {
     CHECK_NEAR(cost_estimate(&cost, &beside_one), 5e6, 1e5);
 }
 
+/* Both start at once: all that is known of the kernel when the agent sees the neighbour was measured beside it. */
+static void what_was_only_seen_beside_an_unnoticed_neighbour_is_not_trusted(void) {
+    struct vcuda_cost cost = {.key = 1};
+    for (int i = 0; i < 8; i++, check_now_ns += 10 * MS)
+        sample(&cost, &alone, 10e6, 1);
+    cost_estimate(&cost, &beside_one);
+    for (int i = 0; i < 60; i++, check_now_ns += 10 * MS) {
+        sample(&cost, &beside_one, 10e6, 1);
+        cost_estimate(&cost, &beside_one);
+    }
+    CHECK_NEAR(cost.est_ns, 5e6, 0.3e6);
+}
+
 static void sampling_gets_rarer_the_shorter_the_kernel(void) {
     struct vcuda_cost cost = {.key = 1};
     CHECK_EQ(cost_interval(&cost, &alone), 1);
@@ -343,6 +374,7 @@ int main(void) {
     RUN(a_known_kernel_is_charged_its_time_over_the_share);
     RUN(launches_wait_beyond_the_burst_and_keep_the_share);
     RUN(an_old_reading_of_the_clock_forgives_little);
+    RUN(short_kernels_wait_in_long_sleeps_and_keep_the_share);
     RUN(a_huge_kernel_passes_and_then_owes);
     RUN(debts_have_an_end);
     RUN(a_new_share_rescales_the_debt);
@@ -359,6 +391,7 @@ int main(void) {
     RUN(a_shorter_wall_time_is_always_believed);
     RUN(a_long_kernel_beside_neighbours_stays_what_it_was_alone);
     RUN(what_was_learned_while_a_neighbour_came_is_forgotten);
+    RUN(what_was_only_seen_beside_an_unnoticed_neighbour_is_not_trusted);
     RUN(sampling_gets_rarer_the_shorter_the_kernel);
     RUN(the_table_keeps_keys_apart_and_survives_being_full);
     RUN(nonsense_in_the_ledger_holds_nobody_up);

@@ -217,3 +217,28 @@ SIM_EXPORT int tesseraSimSetKernelCost(const char *name, uint64_t ns) {
   driver_open();
   return driver.node.node && name && !driver.forked ? sim_set_kernel_cost(&driver.node, name, ns) : -1;
 }
+
+static int busy_of(const struct sim_card *card, uint32_t pid, uint64_t *ns) {
+  const struct sim_node *node = driver.node.node;
+  if (pid == 0) {
+    *ns = card->busy_ns;
+    return 0;
+  }
+  for (uint32_t i = 0; i < node->proc_high; i++) {
+    if (!node->procs[i].live || node->procs[i].pid != pid) continue;
+    *ns = card->proc_busy_ns[i];
+    return 0;
+  }
+  return -1;
+}
+
+SIM_EXPORT int tesseraSimBusy(uint32_t card, uint32_t pid, uint64_t *ns) {
+  int result;
+  driver_open();
+  if (!driver.node.node || !ns || card >= driver.node.node->card_count) return -1;
+  sim_lock(&driver.node);
+  sim_advance_all(&driver.node);
+  result = busy_of(&driver.node.node->cards[card], pid, ns);
+  sim_unlock(&driver.node);
+  return result;
+}
