@@ -54,11 +54,11 @@ class Utilisation:
         return min(100, sum(self.percents.get(pid, 0) for pid in pids)) if self.supported else None
 
     def _advance(self, windows: Mapping[int, Mapping[int, int]], card: int | None, now_ns: int) -> Measured | None:
-        before, busy = self.newest_us, dict[int, int]()
+        before, busy, newest = self.newest_us, dict[int, int](), max(windows)
         for end_us, percents in windows.items():
             length_us = self._length(end_us - self.newest_us) if self.newest_us else 0
-            for pid, percent in percents.items():
-                busy[pid] = busy.get(pid, 0) + percent * length_us * 10
+            for pid, percent in unrounded(percents, card if end_us == newest else None).items():
+                busy[pid] = busy.get(pid, 0) + round(percent * length_us * 10)
             self.newest_us, self.percents = end_us, percents
         self.supported, self._seen_ns = True, now_ns
         length = (self.newest_us - before) * 1000
@@ -70,6 +70,18 @@ class Utilisation:
         """Of a window that ended `gap_us` after the one before it: windows in which nobody was busy are not listed."""
         self._window_us = min(gap_us, self._window_us or gap_us)
         return self._window_us
+
+
+def unrounded(percents: Mapping[int, int], card: int | None) -> dict[int, float]:
+    """Per cent by process, closer to what they were before the driver rounded each: their sum is the card's own figure.
+
+    Sixteen processes with one kernel of 0.6 % each in a window count as 1 % each, and a claim of many small processes would seem busier than it is.
+    What the sum has too much is more than rounding when it is above half a point for each of them and the card: then nothing is known better.
+    """
+    excess = sum(percents.values()) - card if card is not None else 0
+    if not percents or abs(excess) > (len(percents) + 1) / 2:
+        return {pid: float(percent) for pid, percent in percents.items()}
+    return {pid: max(0.0, percent - excess / len(percents)) for pid, percent in percents.items()}
 
 
 def _windows(samples: Sequence[Busy]) -> dict[int, dict[int, int]]:

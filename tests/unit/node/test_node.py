@@ -203,12 +203,12 @@ def test_idle_time_is_lent_and_taken_back_in_one_tick(node: Node) -> None:
     with slot_held(node.root / "worker"), slot_held(node.root / "owner"):
         worker.wait(1)
         node.tick({CARD: look()}, 100 * MS)
-        assert shares(node) == {"worker": 333, "owner": 667}, "unknown is never idle"
+        assert shares(node) == {"worker": 320, "owner": 640}, "unknown is never idle"
         node.tick({CARD: look()}, 200 * MS)
         assert shares(node) == {"worker": 980, "owner": 600}
         owner.wait(1)
         node.tick({CARD: look()}, 300 * MS)
-        assert shares(node) == {"worker": 333, "owner": 667}
+        assert shares(node) == {"worker": 320, "owner": 640}
 
 
 def test_a_clean_end_ends_all_loans_and_keeps_the_claims(node: Node, tmp_path: Path) -> None:

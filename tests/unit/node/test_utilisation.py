@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vcuda.node.nvml import Busy, Look
-from vcuda.node.utilisation import Utilisation
+from vcuda.node.utilisation import Utilisation, unrounded
 
 MS = 1_000_000
 WINDOW_US = 166_667
@@ -27,6 +27,20 @@ def test_what_is_between_two_windows_ends_is_measured() -> None:
     assert measured.length_ns == WINDOW_US * 1000
     assert measured.busy_ns == {1: WINDOW_US * 400, 2: WINDOW_US * 200}
     assert measured.coherent
+
+
+def test_many_small_processes_do_not_seem_busier_than_the_card() -> None:
+    """Sixteen with 2.6 % each are told as 3 %; beside one of 50 % the card says 92 %."""
+    percents = dict.fromkeys(range(16), 3) | {99: 50}
+    balanced = unrounded(percents, 92)
+    assert sum(balanced.values()) == pytest.approx(92)
+    assert sum(balanced[pid] for pid in range(16)) == pytest.approx(16 * 2.6, abs=1), "and not 48"
+    assert sum(unrounded(percents, None).values()) == 98
+
+
+def test_more_than_rounding_is_left_as_the_driver_says() -> None:
+    assert unrounded({1: 40, 2: 40}, 70) == {1: 40, 2: 40}
+    assert unrounded({}, 3) == {}
 
 
 def test_a_late_look_that_finds_two_windows_adds_them_up() -> None:
