@@ -61,9 +61,18 @@ cluster-stop: ## Take that Kubernetes away
 bench: setup-test ## Measure (NAME=… for one); figures go to build/bench.jsonl
 	@scripts/bench.sh "$(NAME)"
 
+.PHONY: bench-matrix
+bench-matrix: setup-test ## Measure the whole accuracy matrix (hours; what was measured stays in build/matrix.jsonl; MINUTES=60 stops then)
+	@nice $(PY) -m vcuda.bench.matrix --minutes $(or $(MINUTES),10000)
+
 .PHONY: bench-docs
-bench-docs: ## Render docs/benchmarks.md from build/bench.jsonl
+bench-docs: ## Render docs/benchmarks.md from build/bench.jsonl, and docs/benchmarks/ from what `make bench-matrix` measured
 	@$(PY) scripts/bench_docs.py
+	@$(PY) -m vcuda.bench.page
+
+.PHONY: gpu-check
+gpu-check: vcuda ## Hold the limiting library to its promises on this machine's NVIDIA card; says so where there is none
+	@$(PY) -m vcuda.bench.gpucheck
 
 .PHONY: screenshots
 screenshots: setup-test ## Render every page (light, dark, Chinese, phone) into docs/images/

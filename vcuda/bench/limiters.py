@@ -120,3 +120,8 @@ class _PreloadedStage:
 
     def change(self, name: str, compute: int) -> None:
         raise NotImplementedError("its limits are read once, when a program starts")
+
+
+def foreign(library: Path) -> Limiter:
+    """The limiter in another's shared object, by the way in which its family is put before the driver."""
+    return Preloaded.of(library)

@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from vcuda.bench.limiters import Limiter, Ours, Preloaded
+from vcuda.bench.limiters import Limiter, Ours, foreign
 from vcuda.bench.scene import Tenant, record
 from vcuda.bench.windows import worst_error
 
@@ -229,7 +229,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10_000, help="begin no cell after so long")
     parser.add_argument("--kernels", default="", help="only cells of these, separated by commas")
     options = parser.parse_args()
-    limiter: Limiter = Preloaded.of(options.library.resolve()) if options.library else Ours()
+    limiter: Limiter = foreign(options.library.resolve()) if options.library else Ours()
     cells = few_cells() if options.few else all_cells()
     if options.kernels:
         cells = [cell for cell in cells if cell.kernel in options.kernels.split(",")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
 
 from vcuda.bench.simnode import SimNode
 
@@ -12,19 +11,6 @@ from vcuda.bench.simnode import SimNode
 def bare(node: SimNode) -> dict[str, str]:
     """The driver without any limiter: the control."""
     return {"LD_LIBRARY_PATH": str(node.build / "sim"), "TESSERA_SIM_NODE": str(node.path)}
-
-
-def foreign(node: SimNode, library: Path, *, memory: int, compute: int) -> dict[str, str]:
-    """Another limiter's shared object before the driver, told its limits by the variables that its family uses. Bytes, per mille."""
-    Path("/tmp/vgpulock").mkdir(exist_ok=True)  # noqa: S108  (a fixed place of that library)
-    return bare(node) | {
-        "LD_PRELOAD": str(library),
-        "CUDA_DEVICE_MEMORY_LIMIT_0": f"{memory >> 20}m",
-        "CUDA_DEVICE_SM_LIMIT": str(compute // 10),
-        "GPU_CORE_UTILIZATION_POLICY": "force",
-        "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(node.folder / "foreign.cache"),
-        "LIBCUDA_LOG_LEVEL": "0",
-    }
 
 
 class Programs:
@@ -56,6 +42,11 @@ class Programs:
     def answers(self) -> list[list[int]]:
         """One line of numbers from each."""
         return [[int(word) for word in self.read(process).split()] for process in self.processes]
+
+    def wait(self) -> None:
+        """Until each has ended by itself."""
+        for process in self.processes:
+            process.communicate()
 
     def kill(self) -> None:
         for process in self.processes:

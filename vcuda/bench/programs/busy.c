@@ -11,9 +11,15 @@
 #include <string.h>
 #include <time.h>
 
+/* The first block spins for the asked time by the card's own clock, the others end at once; on the simulator the name tells the cost. */
+#define SPIN                                                                                                       \
+    "{\n .reg .u64 %t<4>;\n .reg .u32 %b;\n .reg .pred %p, %q;\n mov.u32 %b, %ctaid.x;\n setp.ne.u32 %q, %b, 0;\n" \
+    " @%q bra DONE;\n ld.param.u64 %t0, [ns];\n mov.u64 %t1, %globaltimer;\n add.u64 %t2, %t1, %t0;\n"               \
+    "LOOP:\n mov.u64 %t3, %globaltimer;\n setp.lt.u64 %p, %t3, %t2;\n @%p bra LOOP;\nDONE:\n ret;\n}\n"
+
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-                          ".visible .entry tessera_busy(.param .u64 ns)\n{\n ret;\n}\n"
-                          ".visible .entry tessera_busy_other(.param .u64 ns)\n{\n ret;\n}\n";
+                          ".visible .entry tessera_busy(.param .u64 ns)\n" SPIN
+                          ".visible .entry tessera_busy_other(.param .u64 ns)\n" SPIN;
 
 #define FUNCTIONS(X)                                                                                                     \
     X(cuDriverGetVersion) X(cuInit) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleGetFunction)   \

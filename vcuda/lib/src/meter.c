@@ -11,6 +11,7 @@
 #define UNKNOWN_NS 1e5              /* charged for a kernel that was never measured */
 #define PATIENCE_NS (2000 * MS)     /* for unknown kernels and for own work in flight */
 #define DEBT_MOST_NS (30000 * MS)   /* longer stalls look like hangs */
+#define SLEEP_LEAST_NS (100 * US)   /* per process that may wait: shorter sleeps wake all of them for each short kernel, and the burst absorbs it */
 #define BOOK_NS MS                  /* counters are that old at most while a thread launches */
 enum {
     UNKNOWN_MOST = 2, /* unmeasured launches in flight per claim */
@@ -109,7 +110,7 @@ static bool must_wait_for_share(const struct turn *turn, const struct ticket *ti
         __atomic_compare_exchange_n(&turn->books->tat_ns, &tat, turn->now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
         return false;
     }
-    uint64_t most = load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS;
+    uint64_t most = load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS, least = SLEEP_LEAST_NS * (1 + ticket->around.siblings);
     *wait = tat - turn->now_ns - allowed;
     *wait = *wait < least ? least : *wait < most ? *wait : most;
     return true;

@@ -222,8 +222,21 @@ static void the_first_sample_is_the_estimate_and_is_paid_in_full(void) {
     CHECK_NEAR(cost_sample(&cost, &alone, 500e6, 1e5, 1, check_now_ns), 500e6 - 1e5, 1);
     CHECK_NEAR(cost_estimate(&cost, &alone), 500e6, 1);
     struct vcuda_cost contended = {.key = 1};
-    sample(&contended, &beside_one, 10e6, 1);
+    sample(&contended, &beside_one, 9e6, 1); /* 2 + 2 + 1 ms of its own and two turns of the neighbour between them */
     CHECK_NEAR(cost_estimate(&contended, &beside_one), 5e6, 1);
+}
+
+/* Turns of others come between its own turns, not behind the last. */
+static void the_last_turn_of_a_kernel_is_not_stretched(void) {
+    static const struct surroundings beside_seven = {.others = 7, .phi = 8};
+    static const struct {
+        double ms, turns; /* of others, between its own */
+    } kernels[] = {{3, 1}, {5, 2}, {9, 4}, {51, 25}};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        struct vcuda_cost cost = {.key = 1};
+        sample(&cost, &beside_seven, (kernels[i].ms + kernels[i].turns * 7 * 2) * 1e6, 1);
+        CHECK_NEAR(cost.est_ns, kernels[i].ms * 1e6, 0.1e6);
+    }
 }
 
 static void alone_the_estimate_follows_and_the_difference_is_owed(void) {
@@ -269,10 +282,10 @@ static void a_shorter_wall_time_is_always_believed(void) {
 static void a_long_kernel_beside_neighbours_stays_what_it_was_alone(void) {
     struct vcuda_cost cost = {.key = 1};
     sample(&cost, &alone, 5e6, 10);
-    sample(&cost, &beside_one, 11e6, 50); /* its own 5 ms and the neighbour's turns */
+    sample(&cost, &beside_one, 9.1e6, 50); /* its own 5 ms, two turns of the neighbour and the changes */
     CHECK_NEAR(cost.est_ns, 5e6, 0.5e6);
     double owed = sample(&cost, &beside_one, 100e6, 1); /* no neighbour explains that */
-    CHECK_NEAR(cost.est_ns, 50e6, 1);
+    CHECK_NEAR(cost.est_ns, 50.5e6, 1);
     CHECK_NEAR(owed, 20e6, 1);
 }
 
@@ -290,10 +303,10 @@ static void what_was_learned_while_a_neighbour_came_is_forgotten(void) {
 static void what_was_only_seen_beside_an_unnoticed_neighbour_is_not_trusted(void) {
     struct vcuda_cost cost = {.key = 1};
     for (int i = 0; i < 8; i++, check_now_ns += 10 * MS)
-        sample(&cost, &alone, 10e6, 1);
+        sample(&cost, &alone, 9e6, 1);
     cost_estimate(&cost, &beside_one);
     for (int i = 0; i < 60; i++, check_now_ns += 10 * MS) {
-        sample(&cost, &beside_one, 10e6, 1);
+        sample(&cost, &beside_one, 9e6, 1);
         cost_estimate(&cost, &beside_one);
     }
     CHECK_NEAR(cost.est_ns, 5e6, 0.3e6);
@@ -388,6 +401,7 @@ int main(void) {
     RUN(alone_the_estimate_follows_and_the_difference_is_owed);
     RUN(four_samples_in_a_row_make_a_new_level);
     RUN(beside_neighbours_an_interrupted_kernel_is_not_believed);
+    RUN(the_last_turn_of_a_kernel_is_not_stretched);
     RUN(a_shorter_wall_time_is_always_believed);
     RUN(a_long_kernel_beside_neighbours_stays_what_it_was_alone);
     RUN(what_was_learned_while_a_neighbour_came_is_forgotten);
