@@ -18,7 +18,6 @@ enum {
     COUNTDOWNS = 64,
     REUSES = 15, /* launches after a reading of the clock */
 };
-#define SLEEP_LEAST_NS (100 * US)   /* per process that may wait: shorter sleeps wake all of them for each short kernel, and the burst absorbs it */
 #define REUSE_NS (100 * US)         /* and the waiting that they may be charged */
 
 /* What a thread remembers between its launches; in one place, as each thread-local variable costs a call of the loader. */
@@ -103,7 +102,6 @@ static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *
 
 static bool must_wait_for_share(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
     uint64_t tat = load(&turn->books->tat_ns), allowed = (uint64_t)(BURST_NS * turn->limits->stretch);
-    uint64_t least = SLEEP_LEAST_NS * (1 + ticket->around.siblings);
     if (tat <= turn->now_ns + allowed)
         return false;
     if (tat > turn->now_ns + 2 * DEBT_MOST_NS) { /* no launch owes so much: the clock of another boot, or nonsense */
