@@ -7,11 +7,11 @@ import pytest
 
 from apps.cluster.drivers.kubernetes import cards, names, resizing
 from apps.cluster.drivers.kubernetes.api import ClusterUnavailable
-from apps.cluster.drivers.kubernetes.compare import Objects, compare
+from apps.cluster.drivers.kubernetes.compare import Objects
 from apps.core.errors import Conflict
 from apps.core.share import GIB, GpuShare
 from tests.unit.kubernetes.made import claim, spec
-from tests.unit.kubernetes.test_compare import live, row
+from tests.unit.kubernetes.test_compare import compare, live, row
 
 GIVEN = ("gpu-0", "8Gi", "300")
 SMALLER = GpuShare(1, 2 * GIB, 300, 900)

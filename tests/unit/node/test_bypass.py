@@ -37,7 +37,8 @@ def test_a_process_without_a_slot_is_told_at_the_second_tick() -> None:
     assert not watch.feed(sight(strangers={7: 3 * GIB}))
     assert watch.evidence is None, "it may be one that was just ending"
     assert watch.feed(sight(strangers={7: 3 * GIB}))
-    assert (watch.evidence, watch.pids) == ({"uncounted_bytes": 3 * GIB, "busy_permille": 0}, frozenset({7}))
+    told: tuple[Any, Any] = (watch.evidence, watch.pids)
+    assert told == ({"uncounted_bytes": 3 * GIB, "busy_permille": 0}, frozenset({7}))
     assert not watch.feed(sight(strangers={7: 4 * GIB})), "it has begun already"
     assert watch.evidence == {"uncounted_bytes": 4 * GIB, "busy_permille": 0}
 
