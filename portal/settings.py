@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from zlib import crc32
 
 from csp.constants import NONE, SELF
 
@@ -151,7 +152,8 @@ def database(url: str) -> dict[str, Any]:
                 "timeout": 20,
             },
             # A file, not memory: threads of one test share it, as processes do in production.
-            "TEST": {"NAME": Path(tempfile.gettempdir()) / "tessera-test.sqlite3"},
+            # Another one for each checkout: their tests may run at the same time.
+            "TEST": {"NAME": Path(tempfile.gettempdir()) / f"tessera-test-{crc32(bytes(BASE_DIR)):08x}.sqlite3"},
         }
     parts = urlsplit(url)
     return {
