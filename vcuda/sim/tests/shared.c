@@ -228,6 +228,7 @@ static void event_exporter(int index) {
   use_device(0);
   OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
   EQUAL(cuIpcGetEventHandle(&handle, event), CUDA_ERROR_INVALID_VALUE);
+  OK(cuEventDestroy(event));
   OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
   OK(cuIpcGetEventHandle(&handle, event));
   launch_busy(busy_kernel(), 5 * MS, NULL);
