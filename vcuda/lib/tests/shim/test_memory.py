@@ -159,6 +159,34 @@ class Limits(ShimTest):
         self.assertEqual((device.denied_count, device.denied_bytes), (1, 2 * GIB))
 
 
+class MigNames(ShimTest):
+    """A claim to two parts of one card and to another card: each has its own limit, by name, whatever is visible."""
+
+    cards = "h100,t4"
+    options = ("--mig", "0=1g.10gb+3g.40gb")
+
+    def test_every_family_is_charged_to_the_part_that_is_named(self) -> None:
+        names = self.node.uuids
+        small, large = (at for at, name in enumerate(names) if name.startswith("MIG-"))
+        other = next(at for at, card in enumerate(self.node.show()["cards"]) if "T4" in card["name"])
+        limits = {other: 2 * GIB, large: 3 * GIB, small: 1 * GIB}
+        claim = self.node.claim(cards=tuple(limits), memory=GIB)
+        for index, limit in enumerate(limits.values()):
+            claim.update(index, memory_limit=limit)
+        for index, (card, limit) in enumerate(limits.items()):
+            with self.subTest(names[card]):
+                probe = self.probe(claim, CUDA_VISIBLE_DEVICES=f"{names[card]}")
+                self.assertEqual(probe.answer("total", 0), [0, limit])
+                before = self.node.used(card)
+                for command in ("alloc 0", "async 1", "poolalloc 2", "vmm 3 0"):
+                    self.assertEqual(probe.ask(f"{command} {limit}"), OUT_OF_MEMORY)
+                    self.assertEqual(probe.ask(f"{command} {64 * MIB}"), 0)
+                self.assertEqual(probe.ask("array3d", 4, 4096, 4096, 0, 0x20, 1, 0), 0)
+                self.assertEqual(self.node.used(card), before + 5 * 64 * MIB)
+                self.assertEqual(claim.reserved(index), self.node.used(card))
+                self.assertLessEqual(self.node.peak(card), limit)
+
+
 class Contexts(ShimTest):
     def test_a_context_is_charged_what_it_really_takes(self) -> None:
         claim = self.node.claim()
