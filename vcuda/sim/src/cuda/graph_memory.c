@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "graph_memory.h"
 
 #include <stdlib.h>

@@ -8,16 +8,6 @@
 #include "ipc.h"
 #include "transfer.h"
 
-struct CUmemPoolHandle_st {
-  struct head head;
-  uint32_t card;
-  int device; /* -1: memory of the host */
-  bool exportable, imported;
-  uint64_t threshold, max_bytes;
-  uint64_t used, used_high, reserved, reserved_high;
-  int reuse[3];
-};
-
 enum state { USED, PENDING, IDLE };
 
 struct chunk {
@@ -33,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken before the hea
 static struct chunk *chunks;
 static CUmemoryPool defaults[SIM_MAX_CARDS], present[SIM_MAX_CARDS], graphs[SIM_MAX_CARDS]; /* by visible device */
 
-static CUmemoryPool make_pool(int device, uint64_t max_bytes) {
+CUmemoryPool pool_make(int device, uint64_t max_bytes) {
   CUmemoryPool pool = handle_new(KIND_POOL, sizeof *pool);
   if (!pool) return NULL;
   pool->device = device;
@@ -44,14 +34,14 @@ static CUmemoryPool make_pool(int device, uint64_t max_bytes) {
 }
 
 static CUmemoryPool default_pool(int device) {
-  if (!defaults[device]) defaults[device] = make_pool(device, 0);
+  if (!defaults[device]) defaults[device] = pool_make(device, 0);
   return defaults[device];
 }
 
 /* It lets go of nothing by itself. */
 CUmemoryPool pool_of_graphs(int device) {
   pthread_mutex_lock(&lock);
-  if (!graphs[device]) graphs[device] = make_pool(device, 0);
+  if (!graphs[device]) graphs[device] = pool_make(device, 0);
   if (graphs[device]) graphs[device]->threshold = UINT64_MAX;
   pthread_mutex_unlock(&lock);
   return graphs[device];
@@ -287,7 +277,7 @@ CUresult impl_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *propertie
   if (result != CUDA_SUCCESS) return result;
   on_card = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   if (properties->handleTypes && !on_card) return CUDA_ERROR_NOT_SUPPORTED;
-  *out = make_pool(on_card ? properties->location.id : -1, properties->maxSize);
+  *out = pool_make(on_card ? properties->location.id : -1, properties->maxSize);
   if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
   (*out)->exportable = properties->handleTypes != 0;
   return CUDA_SUCCESS;
@@ -389,38 +379,4 @@ CUresult impl_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   present[device] = pool;
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
-}
-
-/* A descriptor of a pool names the card only: what matters of an imported pool are the pointers that are imported into it. */
-CUresult impl_cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags) {
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!out || flags || !handle_is(pool, KIND_POOL) || !pool->exportable) return CUDA_ERROR_INVALID_VALUE;
-  *(int *)out = sim_share_export_card(&driver.node, pool->card);
-  return *(int *)out < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
-}
-
-CUresult impl_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *shared, CUmemAllocationHandleType type, unsigned long long flags) {
-  uint32_t card;
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!out || flags || sim_share_card_of_fd(&driver.node, (int)(intptr_t)shared, &card) < 0) return CUDA_ERROR_INVALID_VALUE;
-  for (int i = 0; i < driver.count; i++) {
-    if (driver.visible[i] != card) continue;
-    *out = make_pool(i, 0);
-    if (*out) (*out)->imported = true;
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  return CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUresult impl_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr pointer) {
-  struct range range;
-  if (!out || !heap_find(pointer, &range) || !handle_is(range.owner, KIND_POOL)) return CUDA_ERROR_INVALID_VALUE;
-  if (!((CUmemoryPool)(uintptr_t)range.owner)->exportable) return CUDA_ERROR_INVALID_VALUE;
-  return ipc_export_pointer(out, pointer);
-}
-
-/* The memory belongs to the imported pool; freed here by cuMemFree or cuMemFreeAsync, which lets go of it in this process only. */
-CUresult impl_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool, CUmemPoolPtrExportData *data) {
-  if (!out || !data || !handle_is(pool, KIND_POOL) || !pool->imported) return CUDA_ERROR_INVALID_VALUE;
-  return ipc_import_pointer(out, pool, pool->card, data);
 }

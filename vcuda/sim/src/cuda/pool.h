@@ -7,6 +7,19 @@
 
 #include "driver.h"
 
+struct CUmemPoolHandle_st {
+  struct head head;
+  uint32_t card;
+  int device; /* -1: memory of the host */
+  bool exportable, imported;
+  uint64_t threshold, max_bytes;
+  uint64_t used, used_high, reserved, reserved_high;
+  int reuse[3];
+};
+
+/* A pool on a visible device, or of the host's memory (-1). max_bytes 0: as much as there is. NULL when there is no memory for it. */
+CUmemoryPool pool_make(int device, uint64_t max_bytes);
+
 /* Frees that have come true take effect. `release`: give back what pools hold beyond their threshold, as a
  * synchronisation does. */
 void pools_settle(bool release);
