@@ -20,6 +20,7 @@ CUresult charge_begin_on(struct charge *charge, int device, enum vcuda_class kin
     struct region *region = claim_region();
     if (!region || device == DEVICE_UNLISTED)
         return refuse();
+    context_told(device);
     if (DRIVER(cuCtxGetCurrent, &current) == CUDA_SUCCESS)
         charge->owner = (uint64_t)(uintptr_t)current;
     charge->shares_page = backing_shares_page(bytes);

@@ -141,27 +141,34 @@ void context_gone(int device) {
     pthread_mutex_unlock(&lock);
 }
 
-static uint32_t told(struct region *region, int device) {
-    int slot = region_own_slot(region);
-    return slot < 0 ? 0 : __atomic_load_n(&region_slot(region, slot)->overhead_pages[device], __ATOMIC_RELAXED); /* set by the agent */
-}
-
 void context_notice(int device) {
     struct region *region = claim_region();
-    struct card *card = &cards[device];
-    uint32_t pages = region ? told(region, device) : 0;
-    if (!region || (__atomic_load_n(&card->contexts, __ATOMIC_RELAXED) && pages == __atomic_load_n(&card->told, __ATOMIC_RELAXED)))
+    if (!region || __atomic_load_n(&cards[device].contexts, __ATOMIC_RELAXED))
         return;
     pthread_mutex_lock(&lock);
-    if (card->contexts == 0) {
-        card->base = learned(region, device);
-        card->contexts = 1;
+    if (cards[device].contexts == 0) {
+        cards[device].base = learned(region, device);
+        cards[device].contexts = 1;
+        settle(region, device, true);
+        show_contexts(region, device);
     }
+    pthread_mutex_unlock(&lock);
+}
+
+void context_told(int device) {
+    struct region *region = claim_region();
+    struct card *card = &cards[device];
+    int slot = region ? region_own_slot(region) : -1;
+    if (slot < 0 || !__atomic_load_n(&card->contexts, __ATOMIC_RELAXED))
+        return;
+    uint32_t pages = __atomic_load_n(&region_slot(region, slot)->overhead_pages[device], __ATOMIC_RELAXED); /* set by the agent */
+    if (pages == __atomic_load_n(&card->told, __ATOMIC_RELAXED))
+        return;
+    pthread_mutex_lock(&lock);
     if (!card->measured && pages && pages * BACKING_PAGE < card->base)
         card->base = pages * BACKING_PAGE;
     __atomic_store_n(&card->told, pages, __ATOMIC_RELAXED);
     settle(region, device, true);
-    show_contexts(region, device);
     pthread_mutex_unlock(&lock);
 }
 

@@ -13,9 +13,11 @@ bool context_end(int device, CUresult result);
 /* A context that context_end accepted is gone, or one retain of it. */
 void context_gone(int device);
 
-/* Charge, whatever the limit says, what is on the card already: a context that no hooked call made (the runtime has private ways), and
- * what the agent has measured of this process's contexts, modules and heaps. Cheap while nothing is new. */
+/* Both charge, whatever the limit says, what is on the card already, and are cheap while nothing is new.
+ * A context is in use that no hooked call made (the runtime has private ways). */
 void context_notice(int device);
+/* The agent has measured what this process's contexts, modules and heaps take. */
+void context_told(int device);
 
 /* cuCtxSetLimit: what a raised limit takes is charged first. */
 CUresult context_limit(CUlimit limit, size_t value);

@@ -1,5 +1,6 @@
 /* What the program is told about memory. */
 #include "claim.h"
+#include "context.h"
 #include "device.h"
 #include "pool.h"
 #include "view.h"
@@ -12,6 +13,7 @@ static void clip(size_t *free_bytes, size_t *total_bytes) {
     struct view view = {0};
     if (region && device >= 0) {
         pool_refresh(false);
+        context_told(device);
         view = view_of(region, device, *total_bytes, *free_bytes);
     }
     *free_bytes = view.free;

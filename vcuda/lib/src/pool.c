@@ -3,6 +3,7 @@
 #include "backing.h"
 #include "charge.h"
 #include "claim.h"
+#include "context.h"
 #include "ledger.h"
 
 #include <pthread.h>
@@ -105,6 +106,7 @@ CUresult pool_begin(struct pool_charge *charge, CUmemoryPool handle, int device,
     struct pool *pool = region && device >= 0 ? find_or_add(handle, device) : NULL;
     if (!pool)
         return claim_count_refusal(), CUDA_ERROR_OUT_OF_MEMORY;
+    context_told(device);
     pthread_mutex_lock(&pool->lock);
     give_back_surplus(pool);
     uint64_t wanted = backing_bytes(bytes);

@@ -282,6 +282,16 @@ class Overheads(ShimTest):
         self.assertEqual(self.program.ask("alloc", 0, 2 * MIB), 0)
         self.assertEqual(self.claim.reserved(), self.context + 2 * MIB)
 
+    def test_whatever_is_asked_for_next_takes_it_in(self) -> None:
+        self.assertEqual(self.program.ask("loadmodule"), 0)
+        for at, command in enumerate(("async 0 2097152", "vmm 1 0 2097152", "array3d 2 1024 512 0 0x20 1 0", "info")):
+            told = self.context + (at + 1) * 16 * MIB
+            self.tell(told)
+            before = self.node.used() - self.context - 2 * MIB  # what was asked for
+            self.assertEqual(self.program.answer(command)[0], 0)
+            asked = 2 * MIB if at < 3 else 0
+            self.assertEqual(self.claim.reserved(), told + before + asked, command)
+
     def test_a_raised_limit_and_what_is_measured_of_it_are_charged_once(self) -> None:
         self.assertEqual(self.program.ask("setlimit", HEAP, (8 << 20) + GIB), 0)
         self.tell(self.node.used())
