@@ -42,6 +42,7 @@ static int show(const char *path) {
     say("default", dlsym(RTLD_DEFAULT, name));
     say("next", dlsym(RTLD_NEXT, name));
     say("next-again", dlsym(RTLD_NEXT, name));
+    say("versioned", dlvsym(handle, name, "libcuda.so.1"));
     say("unhooked", dlsym(handle, "cuDeviceGetName"));
     /* As the CUDA runtime does it, which is often linked statically: one symbol by dlsym, all others through it. */
     CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *) = NULL;
