@@ -14,7 +14,7 @@ def test_gpustat_shows_memory_load_and_process(node: Node, held: subprocess.Pope
     assert first["memory.total"] == 81559
     assert first["memory.used"] == 8192 + 256 + 2, "memory, context, and a page for the module"
     assert first["utilization.gpu"] > 0
-    assert [(p["pid"], p["gpu_memory_usage"]) for p in first["processes"]] == [(held.pid, 8192 + 256)]
+    assert [(p["pid"], p["gpu_memory_usage"]) for p in first["processes"]] == [(held.pid, 8192 + 256 + 2)]
     assert second["memory.used"] == 0
     assert second["processes"] == []
 
