@@ -1,5 +1,8 @@
 #include "beside.h"
 
+#include "clock.h"
+#include "log.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,4 +28,20 @@ void *beside_symbol(void *handle, const char *name) {
     if (!found || !dladdr((void *)beside_symbol, &self) || !dladdr(found, &other))
         return found;
     return self.dli_fbase == other.dli_fbase ? NULL : found;
+}
+
+bool beside_look_up(const char *name, const struct symbol *symbols, size_t count, void *functions) {
+    void *handle = beside_open(name);
+    const char *missing = handle ? NULL : name;
+    for (size_t i = 0; i < count && !missing; i++) {
+        void **pointer = (void **)((char *)functions + symbols[i].offset);
+        *pointer = beside_symbol(handle, symbols[i].name);
+        missing = symbols[i].need == REQUIRED && !*pointer ? symbols[i].name : NULL;
+    }
+    if (missing) {
+        log_trouble(TROUBLE_NO_DRIVER, missing);
+        return false;
+    }
+    clock_use((clock_now_fn)beside_symbol(handle, "tesseraSimNow"), (clock_sleep_fn)beside_symbol(handle, "tesseraSimSleepUntil"));
+    return true;
 }

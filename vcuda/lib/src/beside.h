@@ -14,4 +14,16 @@ void *beside_open(const char *name);
 /* A function of that object; NULL when it has none, or when the answer would be this library itself. */
 void *beside_symbol(void *handle, const char *name);
 
+/* One function of a hidden library. */
+struct symbol {
+    const char *name;
+    size_t offset; /* of its pointer in the struct of functions */
+    enum { REQUIRED, OPTIONAL } need;
+    void *hook; /* NULL: only called */
+};
+
+/* Look all of them up in "<folder>/<name>"; those that it lacks become NULL. It may also serve the clock. False, and a line in the log, when it cannot
+ * be opened or lacks what is required. */
+bool beside_look_up(const char *name, const struct symbol *symbols, size_t count, void *functions);
+
 #endif

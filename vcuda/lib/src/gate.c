@@ -62,8 +62,9 @@ CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream) {
     gate->lane = NULL;
     gate->device = DEVICE_UNKNOWN;
     if (DRIVER(cuCtxGetCurrent, &gate->context) == CUDA_SUCCESS && gate->context) {
-        lane = lane_find(stream, gate->context); /* it knows its card */
-        gate->device = lane ? lane_device(lane) : device_of_context(&gate->context);
+        lane = lane_find(stream, gate->context, &gate->device); /* it knows its card */
+        if (!lane)
+            gate->device = device_of_context(&gate->context);
     }
     if (gate->device == DEVICE_UNKNOWN || gate_is_captured(stream))
         return CUDA_SUCCESS;

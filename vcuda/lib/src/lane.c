@@ -24,11 +24,13 @@ enum {
 
 struct lane {
     pthread_mutex_t lock; /* guards pairs, ring and the polling */
-    CUcontext context;
-    CUstream stream;
-    uint64_t thread; /* of the per-thread default stream, else 0 */
+    /* Whose it is; compared without a lock. `changes` is odd while these are being written. */
+    atomic_uint changes;
     atomic_bool used;
-    int device;
+    _Atomic(CUcontext) context;
+    _Atomic(CUstream) stream;
+    atomic_uint_fast64_t thread; /* of the per-thread default stream, else 0 */
+    atomic_int device;
     atomic_uint_fast64_t filled, completed, marked, poll_at_ns;
     atomic_uint pending; /* probes in the ring */
     uint32_t first;
@@ -62,9 +64,14 @@ static uint64_t thread_key(CUstream stream) {
     return stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&here : 0;
 }
 
-static bool fits(const struct lane *lane, CUstream stream, CUcontext context, uint64_t thread) {
-    return atomic_load_explicit(&lane->used, memory_order_acquire) && lane->stream == stream && lane->context == context &&
-           lane->thread == thread;
+#define READ(field) atomic_load_explicit(&(field), memory_order_relaxed)
+
+static bool fits(const struct lane *lane, CUstream stream, CUcontext context, uint64_t thread, int *device) {
+    unsigned before = atomic_load_explicit(&lane->changes, memory_order_acquire); /* pairs with the stores in set_up */
+    bool same = READ(lane->used) && READ(lane->stream) == stream && READ(lane->context) == context && READ(lane->thread) == thread;
+    *device = READ(lane->device);
+    atomic_thread_fence(memory_order_acquire);
+    return same && before % 2 == 0 && READ(lane->changes) == before;
 }
 
 static void destroy_pairs(struct lane *lane) {
@@ -85,7 +92,7 @@ static bool can_be_taken(const struct lane *lane) {
 }
 
 static void set_up(struct lane *lane, CUstream stream, CUcontext context, uint64_t thread, int device) {
-    atomic_store(&lane->used, false);
+    atomic_fetch_add(&lane->changes, 1);
     pthread_mutex_lock(&lane->lock);
     if (lane->context == context)
         destroy_pairs(lane);
@@ -99,7 +106,8 @@ static void set_up(struct lane *lane, CUstream stream, CUcontext context, uint64
     atomic_store(&lane->marked, lane_mark(lane));
     atomic_store(&lane->poll_at_ns, 0);
     pthread_mutex_unlock(&lane->lock);
-    atomic_store_explicit(&lane->used, true, memory_order_release);
+    atomic_store(&lane->used, true);
+    atomic_fetch_add_explicit(&lane->changes, 1, memory_order_release);
 }
 
 static uint64_t hash_of(CUstream stream, CUcontext context, uint64_t thread) {
@@ -109,7 +117,7 @@ static uint64_t hash_of(CUstream stream, CUcontext context, uint64_t thread) {
 static struct lane *take_lane(CUstream stream, CUcontext context, uint64_t thread, int device) {
     uint64_t hash = hash_of(stream, context, thread);
     pthread_mutex_lock(&table_lock);
-    struct lane *found = lane_find(stream, context);
+    struct lane *found = lane_find(stream, context, &device);
     for (uint64_t i = 0; i < TRIES && !found; i++) {
         struct lane *lane = &lanes[(hash + i) % LANES];
         if (can_be_taken(lane)) {
@@ -121,21 +129,20 @@ static struct lane *take_lane(CUstream stream, CUcontext context, uint64_t threa
     return found;
 }
 
-struct lane *lane_find(CUstream stream, CUcontext context) {
+struct lane *lane_find(CUstream stream, CUcontext context, int *device) {
     uint64_t thread = thread_key(stream), hash = hash_of(stream, context, thread);
+    int found;
     for (uint64_t i = 0; i < TRIES; i++)
-        if (fits(&lanes[(hash + i) % LANES], stream, context, thread))
+        if (fits(&lanes[(hash + i) % LANES], stream, context, thread, &found)) {
+            *device = found;
             return &lanes[(hash + i) % LANES];
+        }
     return NULL;
 }
 
 struct lane *lane_of(CUstream stream, CUcontext context, int device) {
-    struct lane *found = lane_find(stream, context);
+    struct lane *found = lane_find(stream, context, &device);
     return found ? found : take_lane(stream, context, thread_key(stream), device);
-}
-
-int lane_device(const struct lane *lane) {
-    return lane->device;
 }
 
 bool lane_wants_marker(const struct lane *lane) {
@@ -381,6 +388,7 @@ void lane_drop_context(CUcontext context) {
 void lane_after_fork(void) {
     pthread_mutex_init(&table_lock, NULL);
     for (int i = 0; i < LANES; i++) {
+        atomic_store(&lanes[i].changes, 0);
         atomic_store(&lanes[i].used, false);
         atomic_store(&lanes[i].pending, 0);
         atomic_store(&lanes[i].filled, 0);

@@ -19,9 +19,8 @@ struct probe {
     uint64_t host_ns; /* then: how long our own calls kept the card waiting between the events */
 };
 
-/* The lane of a stream in a context; the default streams by their reserved handles. NULL where it has none yet. */
-struct lane *lane_find(CUstream stream, CUcontext context);
-int lane_device(const struct lane *lane);
+/* The lane of a stream in a context, and its card; the default streams by their reserved handles. NULL where it has none yet. */
+struct lane *lane_find(CUstream stream, CUcontext context, int *device);
 
 /* The same, made when it is new. NULL when all lanes are busy. */
 struct lane *lane_of(CUstream stream, CUcontext context, int device);

@@ -76,30 +76,31 @@ static nvmlReturn_t handle_of(count_fn ask, by_index_fn by_index, unsigned int i
     return real < 0 ? NVML_ERROR_INVALID_ARGUMENT : by_index((unsigned int)real, device);
 }
 
-static count_fn count_v1(void) { return nvml_get() ? nvml_get()->nvmlDeviceGetCount : NULL; }
-static count_fn count_v2(void) { return nvml_get() ? nvml_get()->nvmlDeviceGetCount_v2 : NULL; }
-static by_index_fn by_index_v1(void) { return nvml_get() ? nvml_get()->nvmlDeviceGetHandleByIndex : NULL; }
-static by_index_fn by_index_v2(void) { return nvml_get() ? nvml_get()->nvmlDeviceGetHandleByIndex_v2 : NULL; }
+#define FUNCTION(name) (nvml_get() ? nvml_get()->name : NULL)
 
-nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) { return count_of(count_v1(), by_index_v1(), count); }
+nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) {
+    return count_of(FUNCTION(nvmlDeviceGetCount), FUNCTION(nvmlDeviceGetHandleByIndex), count);
+}
 
-nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) { return count_of(count_v2(), by_index_v2(), count); }
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
+    return count_of(FUNCTION(nvmlDeviceGetCount_v2), FUNCTION(nvmlDeviceGetHandleByIndex_v2), count);
+}
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device) {
-    return handle_of(count_v1(), by_index_v1(), index, device);
+    return handle_of(FUNCTION(nvmlDeviceGetCount), FUNCTION(nvmlDeviceGetHandleByIndex), index, device);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
-    return handle_of(count_v2(), by_index_v2(), index, device);
+    return handle_of(FUNCTION(nvmlDeviceGetCount_v2), FUNCTION(nvmlDeviceGetHandleByIndex_v2), index, device);
 }
 
 /* The number under which the claim sees this card: how many of its cards come before it in the driver's order. */
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     nvmlReturn_t result = NVML(nvmlDeviceGetIndex, device, index);
     unsigned int before;
-    if (result != NVML_SUCCESS || !claim_region() || !by_index_v2())
+    if (result != NVML_SUCCESS || !claim_region() || !FUNCTION(nvmlDeviceGetHandleByIndex_v2))
         return result;
-    (void)real_index(by_index_v2(), *index, 0, &before);
+    (void)real_index(FUNCTION(nvmlDeviceGetHandleByIndex_v2), *index, 0, &before);
     *index = before;
     return is_ours(device) ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION;
 }
@@ -119,22 +120,13 @@ static nvmlReturn_t only_ours(nvmlReturn_t result, nvmlDevice_t *device) {
     return NVML_ERROR_NOT_FOUND;
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
-    return only_ours(NVML(nvmlDeviceGetHandleByUUID, uuid, device), device);
-}
+#define FOUND_BY(name, type)                                          \
+    nvmlReturn_t name(type *what, nvmlDevice_t *device) {             \
+        return only_ours(NVML(name, what, device), device);           \
+    }
 
-nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device) {
-    return only_ours(NVML(nvmlDeviceGetHandleByUUIDV, uuid, device), device);
-}
-
-nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device) {
-    return only_ours(NVML(nvmlDeviceGetHandleBySerial, serial, device), device);
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus, nvmlDevice_t *device) {
-    return only_ours(NVML(nvmlDeviceGetHandleByPciBusId, bus, device), device);
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus, nvmlDevice_t *device) {
-    return only_ours(NVML(nvmlDeviceGetHandleByPciBusId_v2, bus, device), device);
-}
+FOUND_BY(nvmlDeviceGetHandleByUUID, const char)
+FOUND_BY(nvmlDeviceGetHandleByUUIDV, const nvmlUUID_t)
+FOUND_BY(nvmlDeviceGetHandleBySerial, const char)
+FOUND_BY(nvmlDeviceGetHandleByPciBusId, const char)
+FOUND_BY(nvmlDeviceGetHandleByPciBusId_v2, const char)

@@ -2,21 +2,13 @@
 
 #include "beside.h"
 #include "claim.h"
-#include "clock.h"
 #include "config.h"
-#include "log.h"
 
 #include <stddef.h>
 
-enum need { REQUIRED, OPTIONAL };
-
-static const struct symbol {
-    const char *name;
-    size_t offset; /* of its pointer in struct nvml */
-    enum need need;
-} symbols[] = {
-#define HOOK(name, class, need) {#name, offsetof(struct nvml, name), need},
-#define CALL(name, need) {#name, offsetof(struct nvml, name), need},
+static const struct symbol symbols[] = {
+#define HOOK(name, class, need) {#name, offsetof(struct nvml, name), need, NULL},
+#define CALL(name, need) {#name, offsetof(struct nvml, name), need, NULL},
 #define REFUSE(name, code)
 #define PASS(name)
 #include "nvml_hooks.def"
@@ -31,21 +23,7 @@ static bool usable;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void look_up(void) {
-    void *handle = beside_open("driver/libnvidia-ml.so.1");
-    if (!handle) {
-        log_trouble(TROUBLE_NO_DRIVER, "driver/libnvidia-ml.so.1 cannot be opened");
-        return;
-    }
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void **pointer = (void **)((char *)&functions + symbols[i].offset);
-        *pointer = beside_symbol(handle, symbols[i].name);
-        if (symbols[i].need == REQUIRED && !*pointer) {
-            log_trouble(TROUBLE_NO_DRIVER, symbols[i].name);
-            return;
-        }
-    }
-    clock_use((clock_now_fn)beside_symbol(handle, "tesseraSimNow"), (clock_sleep_fn)beside_symbol(handle, "tesseraSimSleepUntil"));
-    usable = true;
+    usable = beside_look_up("driver/libnvidia-ml.so.1", symbols, sizeof symbols / sizeof *symbols, &functions);
 }
 
 const struct nvml *nvml_get(void) {

@@ -15,6 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef SANITIZED
+#define DEEPBIND 0 /* a sanitizer's runtime ends programs that ask for it */
+#else
+#define DEEPBIND RTLD_DEEPBIND
+#endif
+
 extern char **environ;
 
 static const char *where(void *function) {
@@ -33,7 +39,7 @@ static void say(const char *door, void *function) {
 static int show(const char *path) {
     const char *name = "cuMemAlloc_v2";
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *other = dlopen(path, RTLD_LAZY | RTLD_GLOBAL);
-    void *deep = dlopen("libcuda.so.1", RTLD_NOW | RTLD_DEEPBIND), *function = NULL;
+    void *deep = dlopen("libcuda.so.1", RTLD_NOW | DEEPBIND), *function = NULL;
     CUdriverProcAddressQueryResult status;
     say("link", (void *)cuMemAlloc_v2);
     say("name", dlsym(handle, name));
@@ -42,6 +48,7 @@ static int show(const char *path) {
     say("default", dlsym(RTLD_DEFAULT, name));
     say("next", dlsym(RTLD_NEXT, name));
     say("next-again", dlsym(RTLD_NEXT, name));
+    say("versioned", dlvsym(handle, name, "libcuda.so.1"));
     say("unhooked", dlsym(handle, "cuDeviceGetName"));
     /* As the CUDA runtime does it, which is often linked statically: one symbol by dlsym, all others through it. */
     CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *) = NULL;

@@ -26,12 +26,14 @@ class Doors(ShimTest):
     def test_every_door_leads_to_the_hook_and_past_the_library_to_the_rest(self) -> None:
         claim = self.node.claim()
         found = dict(line.split() for line in answer(claim, str(claim.library / "libcuda.so.1")).splitlines())
+        bare = dict(line.split() for line in answer(Bare(self.node.claim("bare")), "libcuda.so.1").splitlines())
         hook = "shim:cuMemAlloc_v2"
         expected = dict.fromkeys(("link", "name", "path", "deepbind", "default", "next", "next-again", "runtime"), hook)
         expected |= {
             "unhooked": "driver:cuDeviceGetName",
             "runtime-itself": "shim:cuGetProcAddress_v2",
             "one-handle": "yes",
+            "versioned": "-" if bare["versioned"] == "-" else hook,
         }
         self.assertEqual(found, expected)
 

@@ -89,7 +89,7 @@ class ProcAddress(ShimTest):
             }
         )
         claim, bare = self.node.claim(), Bare(self.node.claim("bare"))
-        for version in (11030, 12000, 12090, 13000):
+        for version in (2000, 3020, 11030, 12000, 12090, 13000):
             for flags in (DEFAULT, LEGACY, PER_THREAD):
                 ours, theirs = route(claim, version, flags, *names), route(bare, version, flags, *names)
                 for name in names:
