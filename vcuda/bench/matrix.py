@@ -233,7 +233,7 @@ def main() -> int:
     cells = few_cells() if options.few else all_cells()
     if options.kernels:
         cells = [cell for cell in cells if cell.kernel in options.kernels.split(",")]
-    for row in run(options.build, cells, options.out, limiter, until=time.monotonic() + options.minutes * 60):
+    for row in run(options.build.resolve(), cells, options.out, limiter, until=time.monotonic() + options.minutes * 60):
         mark = "    " if not row.in_scope else "ok  " if row.keeps else "MISS"
         print(
             f"{mark} {row.cell:42} {row.share:6.2f} of {row.allowed:6.2f} %  10 s {row.error10:5.2f} ({row.control10:5.2f})"
