@@ -214,7 +214,13 @@ def run(build: Path, cells: Sequence[Cell], out: Path, limiter: Limiter, *, unti
             continue
         if time.monotonic() > until:
             return
-        row = measurer.measure(cell)
+        try:
+            row = measurer.measure(cell)
+        except RuntimeError as error:
+            if limiter.name == Ours.name:
+                raise
+            print(f"{limiter.name} did not run {cell.key}: {error}", file=sys.stderr)
+            continue
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(row)) + "\n")
         yield row
