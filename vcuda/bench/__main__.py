@@ -64,7 +64,7 @@ def main() -> int:
     held = True
     for prefix, suite in suites.items():
         if prefix.startswith(options.name) or options.name.startswith(prefix):
-            for figure in suite(options.build):
+            for figure in suite(options.build.resolve()):
                 report(figure, options.out)
                 held &= figure.holds
     return 0 if held else 1

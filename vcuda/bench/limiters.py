@@ -19,11 +19,10 @@ MEMORY: Final = 4 << 30  # bytes of a claim, of no interest here
 
 
 class Limiter(Protocol):
-    """`agents` of it take part in virtual time from the start on, and `threads` of its own in each limited process."""
+    """`agents` of it take part in virtual time from the start on."""
 
     name: str
     agents: int
-    threads: int
 
     def enter(self, node: SimNode, stack: ExitStack) -> Stage: ...
 
@@ -42,7 +41,6 @@ class Ours:
 
     name = "tessera"
     agents = 1
-    threads = 0
 
     def enter(self, node: SimNode, stack: ExitStack) -> Stage:
         return _OurStage(node, stack.enter_context(Agent(node)))
@@ -65,7 +63,6 @@ class Off:
 
     name = "off"
     agents = 0
-    threads = 0
 
     def enter(self, node: SimNode, stack: ExitStack) -> Stage:  # noqa: ARG002
         return _OffStage(node)
@@ -89,7 +86,6 @@ class Preloaded:
     library: Path
     name: str = "preloaded"
     agents: int = 0
-    threads: int = 1
 
     @classmethod
     def of(cls, library: Path) -> Self:

@@ -30,7 +30,7 @@ here comes from hardware.** What a cell is: one kind of program (kernels, waitin
 of neighbour, after 4 s. *Error* is the worst sliding window in points of the card's time; *allowed* is the limit, or what the same programs get
 with their own limiter off; *in scope* are cells in which the card could give 5 points more than the limit. *Off* is the control: the same programs
 without their limiter, measured against the same limit. Bars: 2 points over 10 s, 5 over 1 s, 95 % of the allowed share; 1.1 x kernel / window where
-a kernel is longer than that.
+a kernel is longer than that. What falls short, and the other limiters: [README.md](README.md).
 
 """
 
@@ -40,12 +40,12 @@ def main() -> int:
     parser.add_argument("--matrix", type=Path, default=PROJECT / "build" / "matrix.jsonl")
     parser.add_argument("--build", type=Path, default=PROJECT / "build" / "vcuda")
     options = parser.parse_args()
-    rows = read(options.matrix)
+    rows = list({(row.cell, row.limiter): row for row in read(options.matrix)}.values())
     if not rows:
         print(f"{options.matrix} has no cells yet: run make bench-matrix first. The page stays as it is.")
         return 0
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "vcuda.md").write_text(HEAD + "\n".join(_page(rows)) + "\n", encoding="utf-8")
+    (FOLDER / "vcuda.md").write_text(HEAD + "\n".join(_page(rows)), encoding="utf-8")
     for name, text in _plots(options.build):
         (FOLDER / name).write_text(text, encoding="utf-8")
     print(f"{len(rows)} cells written to {(FOLDER / 'vcuda.md').relative_to(PROJECT)}")

@@ -124,9 +124,7 @@ def record(
     if not limited:
         limiter = Off()
     early = [tenant for tenant in tenants if tenant.begin == 0]
-    participants = (
-        sum(tenant.count * (1 + (limiter.threads if tenant.share else 0)) for tenant in early) + limiter.agents + 1
-    )
+    participants = sum(tenant.count for tenant in early) + limiter.agents + 1
     options = ("--time", "virtual", "--seed", str(seed), "--jitter-permille", "50", "--stall-ms", "30000")
     with ExitStack() as stack:
         node = stack.enter_context(SimNode(build, "h100", *options, "--hold", str(participants)))

@@ -106,6 +106,19 @@ nvmlReturn_t impl_nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pc
   return NVML_SUCCESS;
 }
 
+/* The first two versions have the short bus id and the numbers, as now, and then 16 bytes of nothing: programs of that time gave no more room. */
+nvmlReturn_t impl_nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+  enum { NOTHING = 16 };
+  nvmlPciInfo_t now;
+  nvmlReturn_t result = pci ? impl_nvmlDeviceGetPciInfo_v3(device, &now) : NVML_ERROR_INVALID_ARGUMENT;
+  if (result != NVML_SUCCESS) return result;
+  memcpy(pci, &now, offsetof(nvmlPciInfo_t, busId));
+  memset((char *)pci + offsetof(nvmlPciInfo_t, busId), 0, NOTHING);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t impl_nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) { return impl_nvmlDeviceGetPciInfo_v2(device, pci); }
+
 nvmlReturn_t impl_nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch) {
   static const struct {
     const char *name;
