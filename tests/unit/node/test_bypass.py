@@ -34,8 +34,8 @@ def window(*, busy: float, launches: int, under_way: bool = False) -> Window:
 
 def test_a_process_without_a_slot_is_told_at_the_second_tick() -> None:
     watch = Watch()
-    assert not watch.feed(sight(strangers={7: 3 * GIB}))
-    assert watch.evidence is None, "it may be one that was just ending"
+    assert not watch.feed(sight(strangers={7: 3 * GIB})), "it may be one that was just ending"
+    assert not watch.pids
     assert watch.feed(sight(strangers={7: 3 * GIB}))
     told: tuple[Any, Any] = (watch.evidence, watch.pids)
     assert told == ({"uncounted_bytes": 3 * GIB, "busy_permille": 0}, frozenset({7}))
