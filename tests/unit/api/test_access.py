@@ -97,6 +97,7 @@ ROWS = (
     Row("POST", "experiments/{own}/stop", 202, ENDS),
     Row("POST", "experiments/{own}/start", 202, STARTS),
     Row("POST", "experiments/{own}/extend", 200, ENDS, {"seconds": 60}),
+    Row("POST", "experiments/{own}/resize", 409, ENDS, {"memory_bytes": 6 * 2**30}),  # it has not started yet
     Row("GET", "experiments/{own}/logs", 200, SEES),
     Row("GET", "experiments/{own}/metrics", 200, SEES),
     Row("GET", "experiments/{own}/steps", 200, SEES),

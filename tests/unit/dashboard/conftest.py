@@ -37,6 +37,14 @@ def pages(settings: Settings) -> Iterator[None]:
 
 
 @pytest.fixture
+def diagnosed(settings: Settings) -> Iterator[None]:
+    settings.CLUSTER_DRIVER = "tests.fakes.diagnosed.Diagnosed"
+    cluster.reader.cache_clear()
+    yield
+    cluster.reader.cache_clear()
+
+
+@pytest.fixture
 def browser() -> Person:
     """A browser in which somebody is signed in."""
 

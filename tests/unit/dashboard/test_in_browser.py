@@ -96,6 +96,19 @@ def test_no_page_has_a_known_fault_of_accessibility(
     assert faults == {path: [] for path in PAGES}
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.usefixtures("diagnosed")
+def test_the_diagnosis_leads_from_what_needs_somebody_to_its_line(world: World, visit: Visit, scheme: str) -> None:
+    page = visit(world.operator, "/cluster/diagnosis/", scheme=scheme)
+    assert _faults(page) == []
+    good = page.get_by_text("Kubernetes v1.36.3")
+    expect(good).to_be_hidden()
+    page.get_by_text("API server", exact=True).click()
+    expect(good).to_be_visible()
+    page.get_by_role("link", name="No GPU is offered").click()
+    expect(page.locator("li:target")).to_contain_text("kubectl logs")
+
+
 def test_the_sign_in_page_has_no_known_fault_of_accessibility(db: None, visit: Visit) -> None:
     assert _faults(visit(None, "/account/login/")) == []
 

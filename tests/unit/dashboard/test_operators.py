@@ -11,7 +11,6 @@ from pytest_django import Settings
 
 from apps.audit.models import Event
 from apps.cluster import services as cluster
-from apps.cluster.diagnosis import Area, Finding, Level, Report
 from apps.cluster.differences import Difference, Row
 from apps.cluster.drivers.kubernetes.compare import Objects, compare
 from apps.cluster.drivers.kubernetes.objects import workload_of
@@ -270,38 +269,6 @@ def test_the_services_refuse_whoever_is_no_operator(world: World) -> None:
 
 
 # --- Diagnosis -----------------------------------------------------------------------------------------------------------
-class Diagnosed(FakeCluster):
-    """A driver whose cluster has one finding of each level."""
-
-    found: ClassVar[list[Finding]] = [
-        Finding(
-            Area.SERVER, "server_answers", Level.GOOD, {"version": "v1.36.3", "took_milliseconds": 9, "needed": "1.36"}
-        ),
-        Finding(
-            Area.LIMITS,
-            "claims_limit_low",
-            Level.ATTENTION,
-            {"queries_per_second": 20, "wanted": 100, "wanted_burst": 200},
-        ),
-        Finding(Area.CARDS, "cards_not_offered", Level.BAD, {}, "kubectl logs <agents>"),
-        Finding(Area.LIMITS, "scheduler_limit_unknown", Level.UNKNOWN, {"stock_per_second": 15.0}, "curl configz"),
-    ]
-
-    def diagnoser(self) -> "Diagnosed":
-        return self
-
-    async def findings(self, told: Report | None) -> Sequence[Finding]:
-        return self.found
-
-
-@pytest.fixture
-def diagnosed(settings: Settings) -> Iterator[None]:
-    settings.CLUSTER_DRIVER = f"{__name__}.Diagnosed"
-    cluster.reader.cache_clear()
-    yield
-    cluster.reader.cache_clear()
-
-
 @pytest.mark.parametrize("person", ["auditor", "head", "manager", "member", "outsider"])
 @pytest.mark.usefixtures("diagnosed")
 def test_only_operators_see_the_diagnosis(world: World, browser: Person, person: str) -> None:
