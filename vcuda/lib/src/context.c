@@ -234,24 +234,15 @@ void context_primary_retained(int device, CUcontext context) {
     pthread_mutex_unlock(&lock);
 }
 
-CUcontext context_primary_released(int device) {
-    CUcontext last = NULL;
+CUcontext context_primary(int device, uint32_t released) {
     if (device < 0)
         return NULL;
     pthread_mutex_lock(&lock);
-    if (cards[device].retains && --cards[device].retains == 0)
-        last = cards[device].primary;
+    struct card *card = &cards[device];
+    card->retains -= released < card->retains ? released : card->retains;
+    CUcontext ended = released && card->retains ? NULL : card->primary;
     pthread_mutex_unlock(&lock);
-    return last;
-}
-
-CUcontext context_primary(int device) {
-    if (device < 0)
-        return NULL;
-    pthread_mutex_lock(&lock);
-    CUcontext primary = cards[device].primary;
-    pthread_mutex_unlock(&lock);
-    return primary;
+    return ended;
 }
 
 void context_after_fork(void) {

@@ -28,9 +28,8 @@ int context_forget(CUcontext context);
 
 /* The primary context: how often it is retained. */
 void context_primary_retained(int device, CUcontext context);
-/* The context whose last retain this was, else NULL. */
-CUcontext context_primary_released(int device);
-CUcontext context_primary(int device);
+/* The primary context that a reset (0), or the release of its last retain (1), ends; else NULL. */
+CUcontext context_primary(int device, uint32_t released);
 
 /* In the child of a fork. */
 void context_after_fork(void);

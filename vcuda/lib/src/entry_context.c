@@ -45,13 +45,14 @@ static CUresult destroyed(CUresult result, CUcontext context) {
     return result;
 }
 
-CUresult cuCtxDestroy_v2(CUcontext context) {
-    return destroyed(DRIVER(cuCtxDestroy_v2, context), context);
-}
+/* A call that ends something: name, what follows, parameter. */
+#define ENDS(name, follows, type, what)                 \
+    CUresult name(type what) {                          \
+        return follows(DRIVER(name, what), what);       \
+    }
 
-CUresult cuCtxDestroy(CUcontext context) {
-    return destroyed(DRIVER(cuCtxDestroy, context), context);
-}
+ENDS(cuCtxDestroy_v2, destroyed, CUcontext, context)
+ENDS(cuCtxDestroy, destroyed, CUcontext, context)
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev) {
     int device = device_index(dev);
@@ -71,19 +72,14 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev) {
 static CUresult released(CUresult result, CUdevice dev) {
     int device = device_index(dev);
     if (result == CUDA_SUCCESS) {
-        drop(context_primary_released(device));
+        drop(context_primary(device, 1));
         context_gone(device);
     }
     return result;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-    return released(DRIVER(cuDevicePrimaryCtxRelease_v2, dev), dev);
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
-    return released(DRIVER(cuDevicePrimaryCtxRelease, dev), dev);
-}
+ENDS(cuDevicePrimaryCtxRelease_v2, released, CUdevice, dev)
+ENDS(cuDevicePrimaryCtxRelease, released, CUdevice, dev)
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     return context_limit(limit, value);
@@ -92,14 +88,9 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 /* A reset frees what the context holds; whoever retained it still owes the release, so its overhead stays charged. */
 static CUresult was_reset(CUresult result, CUdevice dev) {
     if (result == CUDA_SUCCESS)
-        drop(context_primary(device_index(dev)));
+        drop(context_primary(device_index(dev), 0));
     return result;
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
-    return was_reset(DRIVER(cuDevicePrimaryCtxReset_v2, dev), dev);
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
-    return was_reset(DRIVER(cuDevicePrimaryCtxReset, dev), dev);
-}
+ENDS(cuDevicePrimaryCtxReset_v2, was_reset, CUdevice, dev)
+ENDS(cuDevicePrimaryCtxReset, was_reset, CUdevice, dev)

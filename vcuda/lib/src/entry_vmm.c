@@ -11,30 +11,18 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     return vmm_created(&charge, DRIVER(cuMemCreate, handle, size, prop, flags), handle);
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-    CUresult result = DRIVER(cuMemRelease, handle);
-    if (result == CUDA_SUCCESS)
-        vmm_released(handle);
-    return result;
-}
+/* A call that the books follow when it has succeeded: name, what follows, parameters, arguments. */
+#define FOLLOWED(name, by, parameters, ...)              \
+    CUresult name parameters {                           \
+        CUresult result = DRIVER(name, __VA_ARGS__);     \
+        if (result == CUDA_SUCCESS)                      \
+            by;                                          \
+        return result;                                   \
+    }
 
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
-    CUresult result = DRIVER(cuMemRetainAllocationHandle, handle, address);
-    if (result == CUDA_SUCCESS)
-        vmm_retained(*handle);
-    return result;
-}
-
-CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
-    CUresult result = DRIVER(cuMemMap, ptr, size, offset, handle, flags);
-    if (result == CUDA_SUCCESS)
-        vmm_mapped(ptr, size, handle);
-    return result;
-}
-
-CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
-    CUresult result = DRIVER(cuMemUnmap, ptr, size);
-    if (result == CUDA_SUCCESS)
-        vmm_unmapped(ptr, size);
-    return result;
-}
+FOLLOWED(cuMemRelease, vmm_released(handle), (CUmemGenericAllocationHandle handle), handle)
+FOLLOWED(cuMemRetainAllocationHandle, vmm_retained(*handle), (CUmemGenericAllocationHandle *handle, void *address), handle, address)
+FOLLOWED(cuMemMap, vmm_mapped(ptr, size, handle),
+         (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags), ptr, size, offset, handle,
+         flags)
+FOLLOWED(cuMemUnmap, vmm_unmapped(ptr, size), (CUdeviceptr ptr, size_t size), ptr, size)

@@ -30,6 +30,13 @@ static struct pool *find(CUmemoryPool handle) {
     return pool;
 }
 
+static struct pool *look_up(CUmemoryPool handle) {
+    pthread_mutex_lock(&list_lock);
+    struct pool *pool = handle ? find(handle) : NULL;
+    pthread_mutex_unlock(&list_lock);
+    return pool;
+}
+
 static struct pool *find_or_add(CUmemoryPool handle, int device) {
     pthread_mutex_lock(&list_lock);
     struct pool *pool = find(handle);
@@ -160,9 +167,7 @@ void pool_refresh(bool synchronised) {
 }
 
 void pool_exported(CUmemoryPool handle) {
-    pthread_mutex_lock(&list_lock);
-    struct pool *pool = handle ? find(handle) : NULL;
-    pthread_mutex_unlock(&list_lock);
+    struct pool *pool = look_up(handle);
     if (!pool)
         return;
     pthread_mutex_lock(&pool->lock);
@@ -178,9 +183,7 @@ void pool_made(CUmemoryPool handle, int device) {
 }
 
 void pool_gone(CUmemoryPool handle) {
-    pthread_mutex_lock(&list_lock);
-    struct pool *pool = handle ? find(handle) : NULL;
-    pthread_mutex_unlock(&list_lock);
+    struct pool *pool = look_up(handle);
     if (!pool)
         return;
     pthread_mutex_lock(&pool->lock);
@@ -191,11 +194,8 @@ void pool_gone(CUmemoryPool handle) {
 }
 
 int pool_device(CUmemoryPool handle) {
-    pthread_mutex_lock(&list_lock);
-    struct pool *pool = handle ? find(handle) : NULL;
-    int device = pool ? pool->device : DEVICE_UNKNOWN;
-    pthread_mutex_unlock(&list_lock);
-    return pool ? device : device_current();
+    struct pool *pool = look_up(handle);
+    return pool ? pool->device : device_current();
 }
 
 void pool_after_fork(void) {
