@@ -66,6 +66,8 @@ VERSIONS = {
 
 # Exported by drivers since 460, with nvmlProcessInfo_v2_t, and declared by no header.
 ONLY_IN_DRIVERS = {f"nvmlDeviceGet{kind}RunningProcesses_v2" for kind in ("Compute", "Graphics", "MPSCompute")}
+# Refused whatever their arguments are: no prototype is needed.
+ONLY_IN_DRIVERS |= {"nvmlDeviceGetMemoryLimits_v1", "nvmlDeviceSetMemoryLimits_v1"}
 
 
 def typed_pointers() -> dict[str, str]:
