@@ -17,7 +17,8 @@ Rendered by `make bench-docs` from what `make bench` measured. Every figure has 
 same measurement with the mechanism off, which must miss the bar. Ratios were measured side by side in one run. Trust ratios and errors,
 not absolute times: this was {machine}.
 
-The GPU is the simulated driver (`vcuda/sim`); no figure here comes from hardware. More of shares, with plots: [benchmarks/vcuda.md](benchmarks/vcuda.md).
+The GPU is the simulated driver (`vcuda/sim`); no figure here comes from hardware. More of shares, with plots:
+[benchmarks/vcuda.md](benchmarks/vcuda.md).
 
 | figure | value | bar | holds | control | beside | method |
 |---|---|---|---|---|---|---|
