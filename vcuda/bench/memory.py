@@ -25,8 +25,8 @@ def measure(build: Path) -> Iterator[Figure]:
         unit="bytes",
         bar=0,
         control=_overshoot(build, limited=False),
-        method=f"{RACERS} processes x {THREADS} threads race to a limit of {LIMIT >> 30} GiB, {RACERS * THREADS * ROUNDS} rounds; the card's own "
-        "peak above it; control: limiter off",
+        method=f"{RACERS} processes x {THREADS} threads race to a limit of {LIMIT >> 30} GiB, "
+        f"{RACERS * THREADS * ROUNDS} rounds; the card's own peak above it; control: limiter off",
     )
     yield Figure(
         name="vcuda.memory.reuse",
