@@ -11,7 +11,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.pods import eventually
 from tests.cluster.simulated import TOOL
 from tests.cluster_node.agent import NodeAgent, seconds_until
-from tests.cluster_node.workloads import GIB, Tenant
+from tests.cluster_node.workloads import BESIDE, GIB, Tenant
 
 SLICE = "/apis/resource.k8s.io/v1/resourceslices/node-1-gpu.tessera.dev"
 MS = 1_000_000  # ns
@@ -100,7 +100,7 @@ def test_an_agent_that_is_killed_is_missed_by_nobody(tenant: Tenant, agent: Node
         agent.samples(1)
         (device,) = agent.claims()[uid]["devices"]
         assert 6 * GIB < device["books"]["memory_used"] < 8 * GIB
-        assert device["uncounted_bytes"] == 0
+        assert device["uncounted_bytes"] < BESIDE
     tenant.running(waiting)
 
 

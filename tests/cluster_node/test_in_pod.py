@@ -12,7 +12,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.pods import BOUND, eventually
 from tests.cluster_node.agent import NodeAgent, PodAgent, rss_mib
 from tests.cluster_node.programs import host_pid
-from tests.cluster_node.workloads import GIB, Tenant
+from tests.cluster_node.workloads import BESIDE, GIB, Tenant
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_it_knows_the_processes_of_pods_by_the_machines_own_numbers(
         claim = agent.claims()[tenant.claim_uid(pod)]
         assert [process["pid"] for process in claim["processes"]] == [host_pid(program.inner_pid, pod_uid)]
         assert claim["devices"][0]["observed_bytes"] > 2 * GIB
-        assert claim["devices"][0]["uncounted_bytes"] == 0
+        assert claim["devices"][0]["uncounted_bytes"] < BESIDE
 
 
 @pytest.mark.parametrize("before", [(), ("env", "-i")], ids=["as it is", "without its environment"])
@@ -74,7 +74,7 @@ def test_killed_it_comes_back_and_goes_on(tenant: Tenant, agent: PodAgent) -> No
         agent.samples(1)
         (device,) = agent.claims()[tenant.claim_uid(pod)]["devices"]
         assert device["books"]["memory_used"] > 2 * GIB
-        assert device["uncounted_bytes"] == 0
+        assert device["uncounted_bytes"] < BESIDE
     tenant.running(tenant.pod("b", template="t"))
 
 
@@ -95,7 +95,7 @@ def test_a_rolling_update_breaks_nothing_and_no_start_waits_for_it(tenant: Tenan
         agent.samples(1)
         (device,) = agent.claims()[tenant.claim_uid(first)]["devices"]
         assert device["books"]["memory_used"] > GIB // 4
-        assert device["uncounted_bytes"] == 0
+        assert device["uncounted_bytes"] < BESIDE
     eventually(lambda: list(agent.claims()) == [tenant.claim_uid(first)], tenant.story, meanwhile=tenant.prod)
     sockets = [path.name for path in tenant.cluster.layout.kubelet.rglob("gpu.tessera.dev*-reg.sock")]
     assert len(sockets) == 1, sockets

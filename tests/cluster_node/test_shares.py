@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.pods import eventually
 from tests.cluster_node.agent import NodeAgent, rss_mib
 from tests.cluster_node.programs import host_pid
-from tests.cluster_node.workloads import GIB, Tenant
+from tests.cluster_node.workloads import BESIDE, GIB, Tenant
 
 MS = 1_000_000  # ns
 PLACE = "/usr/lib/x86_64-linux-gnu"
@@ -69,7 +69,7 @@ def test_processes_are_known_by_the_machines_own_numbers(
         claim = agent.claims()[uid]
         assert [process["pid"] for process in claim["processes"]] == [outer]
         assert claim["devices"][0]["observed_bytes"] > GIB
-        assert claim["devices"][0]["uncounted_bytes"] == 0
+        assert claim["devices"][0]["uncounted_bytes"] < BESIDE
 
 
 def test_a_program_that_goes_around_the_library_is_seen(tenant: Tenant, agent: NodeAgent) -> None:
@@ -125,7 +125,7 @@ def test_two_containers_of_a_pod_share_one_claim(tenant: Tenant, agent: NodeAgen
         agent.samples(1)
         claim = agent.claims()[tenant.claim_uid(pod)]
         assert len(claim["processes"]) == 2
-        assert claim["devices"][0]["uncounted_bytes"] == 0
+        assert claim["devices"][0]["uncounted_bytes"] < BESIDE
 
 
 def test_two_pods_share_one_claim_and_it_stays_until_both_are_gone(tenant: Tenant, agent: NodeAgent) -> None:

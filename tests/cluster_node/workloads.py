@@ -16,6 +16,9 @@ from tests.cluster_node.programs import Program, running
 from tests.cluster_node.python_image import NAME
 
 GIB: Final = 1024**3
+BESIDE: Final = (
+    16 << 20
+)  # bytes; what a process takes beside its requests, modules say, is told to it in such steps (overheads.py)
 DRIVER: Final = "gpu.tessera.dev"
 _TELLING: Final = re.compile(r"(?i)dra|claim|registration|error|warning")
 
