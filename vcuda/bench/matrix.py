@@ -38,7 +38,7 @@ LIMITS: Final = (10, 30, 50, 90)  # per cent
 PROCESSES: Final = (1, 2, 8, 16)
 NEIGHBOURS: Final = ("none", "unlimited", "limited", "three unequal", "three unlimited")
 NEIGHBOUR_KERNEL: Final = "1000000"  # ns
-SETTLE: Final = 4.0  # seconds after the start, and for 500 ms kernels 6 s / limit more: compute-law, section 8
+SETTLE: Final = 4.0  # seconds after the start, and for 500 ms kernels 6 s / limit more: vcuda/README.md, Bars
 LOOK: Final = 13.0  # seconds that are judged; twice as long for 500 ms kernels
 ROOM: Final = 5  # points that the card must be able to give above the limit for a cell to be in scope
 
@@ -121,7 +121,7 @@ class Row:
         return self.share / self.allowed * 100 if self.allowed else 100.0
 
     def bars(self) -> tuple[float, float, float]:
-        """Most points of error over 10 s and 1 s, and least used share: compute-law, section 8. A window must hold whole kernels."""
+        """Most points of error over 10 s and 1 s, and least used share: vcuda/README.md, Bars. A window must hold whole kernels."""
         ms = LONGEST_MS[self.of.kernel]
         return max(2.0, 1.1 * ms / 100), max(5.0, 1.1 * ms / 10), 92.0 if ms >= 500 else 95.0
 

@@ -1,7 +1,7 @@
 """How soon is a share right again after something changed? In virtual time; the card is looked at every 50 ms.
 
 A step is over at the moment after which every window that begins later stays within 5 points of what is allowed: windows of 250 ms, and of 1 s
-and one kernel for kernels above 5 ms, where a window must hold whole kernels (compute-law, sections 7 and 8).
+and one kernel for kernels above 5 ms, where a window must hold whole kernels (vcuda/README.md, Bars).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ STEPS: Final = (
     ),
     Step(
         name="longer.beside",
-        text="every kernel becomes 10 x longer, beside an unlimited neighbour (bar 0.7 s: compute-law, section 8)",
+        text="every kernel becomes 10 x longer, beside an unlimited neighbour (bar 0.7 s: vcuda/README.md, Bars)",
         tenants=lambda kernel, limit: [own(kernel, limit), neighbour()],
         acts=lambda kernel, _limit: [Act(at=AT, kernel_ns=10 * kernel)],
         longer=10,
