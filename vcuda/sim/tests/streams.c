@@ -1,5 +1,7 @@
 /* Order and time of work in streams, exact because time is virtual. */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "check.h"
 #include "tessera_sim.h"
@@ -183,6 +185,31 @@ static void bad_launches_are_refused(void) {
   EQUAL(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 
+static atomic_bool over;
+
+static void *launches_until_told(void *context) {
+  OK(cuCtxSetCurrent(context));
+  while (!over) launch_busy(kernel, 1 * MS, NULL);
+  OK(tesseraSimUnregisterThread());
+  return NULL;
+}
+
+/* Another thread never lets the context become empty; each wait is over when what it found has ended. */
+static void a_wait_is_for_what_came_before_it(void) {
+  pthread_t other;
+  CUcontext context;
+  OK(cuCtxGetCurrent(&context));
+  EQUAL(pthread_create(&other, NULL, launches_until_told, context), 0);
+  for (int i = 0; i < 20; i++) {
+    launch_busy(kernel, 1 * MS, NULL);
+    OK(cuCtxSynchronize());
+  }
+  over = true;
+  OK(tesseraSimUnregisterThread()); /* joining is no wait of the model */
+  EQUAL(pthread_join(other, NULL), 0);
+  OK(cuCtxSynchronize());
+}
+
 int main(void) {
   make_node("--cards h100 --time virtual");
   use_device(0);
@@ -197,6 +224,7 @@ int main(void) {
   costs_can_be_registered();
   large_grids_take_waves();
   bad_launches_are_refused();
+  a_wait_is_for_what_came_before_it();
   while (event_count > 0) OK(cuEventDestroy(events[--event_count]));
   return 0;
 }

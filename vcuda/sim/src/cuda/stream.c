@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -7,9 +8,17 @@
 #include "pool.h"
 #include "work.h"
 
+/* What one stream had been given when a wait for its context began: later work of other threads is not waited for. */
+struct mark {
+  uint32_t stream;
+  uint64_t position;
+};
+
 struct wait {
   uint32_t card;
-  const struct CUctx_st *ctx;        /* all of the context, or */
+  const struct CUctx_st *ctx;        /* what all its streams had, or */
+  const struct mark *marks;
+  uint32_t mark_count;
   const struct CUstream_st *stream;  /* up to a position of one stream, or */
   uint32_t event;                    /* a record of an event */
   uint64_t position;
@@ -27,23 +36,42 @@ static uint64_t stream_earliest(struct sim_handle *handle, const void *what) {
   return sim_earliest(handle->node, wait->stream->sim, wait->position);
 }
 
-static bool context_ready(struct sim_handle *handle, const void *what) {
-  const struct wait *wait = what;
-  return lost(wait) || handle->node->ctxs[wait->ctx->sim].pending == 0;
+/* A stream that was destroyed meanwhile is done, also where its place has another one by now. */
+static bool mark_passed(const struct sim_node *node, const struct wait *wait, const struct mark *mark) {
+  const struct sim_stream *stream = &node->streams[mark->stream];
+  return stream->ctx != wait->ctx->sim || stream->tail < mark->position || stream->head >= mark->position;
 }
 
-/* When the last of its streams can be empty at the earliest. */
+static bool context_ready(struct sim_handle *handle, const void *what) {
+  const struct wait *wait = what;
+  if (lost(wait)) return true;
+  for (uint32_t i = 0; i < wait->mark_count; i++)
+    if (!mark_passed(handle->node, wait, &wait->marks[i])) return false;
+  return true;
+}
+
+/* When the last of the marks can be passed at the earliest. */
 static uint64_t context_earliest(struct sim_handle *handle, const void *what) {
   const struct wait *wait = what;
-  struct sim_node *node = handle->node;
   uint64_t latest = 0;
-  for (uint32_t i = node->ctxs[wait->ctx->sim].first_stream; i != SIM_NONE; i = node->streams[i].next) {
+  for (uint32_t i = 0; i < wait->mark_count; i++) {
     uint64_t time;
-    if (node->streams[i].head == node->streams[i].tail) continue;
-    time = sim_earliest(node, i, node->streams[i].tail);
+    if (mark_passed(handle->node, wait, &wait->marks[i])) continue;
+    time = sim_earliest(handle->node, wait->marks[i].stream, wait->marks[i].position);
     if (time > latest) latest = time;
   }
   return latest;
+}
+
+/* Marks those streams of the context that have work now, and counts them. The node is locked; `marks` has room for every stream. */
+static uint32_t mark_streams(const struct CUctx_st *ctx, struct mark *marks) {
+  const struct sim_node *node = driver.node.node;
+  uint32_t count = 0;
+  for (uint32_t i = node->ctxs[ctx->sim].first_stream; i != SIM_NONE; i = node->streams[i].next) {
+    if (node->streams[i].head == node->streams[i].tail) continue;
+    marks[count++] = (struct mark){i, node->streams[i].tail};
+  }
+  return count;
 }
 
 CUresult wait_stream(struct CUstream_st *stream, uint64_t position) {
@@ -55,9 +83,15 @@ CUresult wait_stream(struct CUstream_st *stream, uint64_t position) {
 }
 
 CUresult wait_context(struct CUctx_st *ctx) {
-  struct wait wait = {.card = ctx->card, .ctx = ctx};
+  struct mark *marks = malloc(SIM_MAX_STREAMS * sizeof *marks);
+  struct wait wait = {.card = ctx->card, .ctx = ctx, .marks = marks};
+  if (!marks) return CUDA_ERROR_OUT_OF_MEMORY;
+  sim_lock(&driver.node);
+  wait.mark_count = mark_streams(ctx, marks);
+  sim_unlock(&driver.node);
   sim_wait_locked(&driver.node, context_ready, context_earliest, &wait);
   sim_unlock(&driver.node);
+  free(marks);
   pools_settle(true);
   return card_health(wait.card);
 }
