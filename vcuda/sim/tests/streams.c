@@ -1,6 +1,7 @@
 /* Order and time of work in streams, exact because time is virtual. */
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "check.h"
@@ -185,11 +186,14 @@ static void bad_launches_are_refused(void) {
   EQUAL(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 
-static atomic_bool over;
+static atomic_bool begun, over;
 
 static void *launches_until_told(void *context) {
   OK(cuCtxSetCurrent(context));
-  while (!over) launch_busy(kernel, 1 * MS, NULL);
+  while (!over) {
+    launch_busy(kernel, 1 * MS, NULL);
+    begun = true;
+  }
   OK(tesseraSimUnregisterThread());
   return NULL;
 }
@@ -200,12 +204,11 @@ static void a_wait_is_for_what_came_before_it(void) {
   CUcontext context;
   OK(cuCtxGetCurrent(&context));
   EQUAL(pthread_create(&other, NULL, launches_until_told, context), 0);
-  for (int i = 0; i < 20; i++) {
-    launch_busy(kernel, 1 * MS, NULL);
-    OK(cuCtxSynchronize());
-  }
+  OK(tesseraSimUnregisterThread()); /* waiting for threads is no wait of the model */
+  while (!begun) sched_yield();
+  for (int i = 0; i < 20; i++) OK(cuCtxSynchronize());
   over = true;
-  OK(tesseraSimUnregisterThread()); /* joining is no wait of the model */
+  OK(tesseraSimUnregisterThread());
   EQUAL(pthread_join(other, NULL), 0);
   OK(cuCtxSynchronize());
 }
