@@ -53,7 +53,7 @@ class Schema(AutoSchema):
         places = {parameter["in"] for parameter in operation.get("parameters", [])}
         names = {parameter["name"] for parameter in operation.get("parameters", [])}
         statuses = set() if self._is_public else set(EVERYWHERE)
-        if "path" in places:
+        if "path" in places or getattr(self.view, "may_be_missing", False):
             statuses.add(404)
         if "query" in places:
             statuses.add(422)

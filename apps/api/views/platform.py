@@ -77,6 +77,7 @@ class DiagnosisView(ResourceView):
     """Looks at the cluster anew each time, which takes it about fifty small requests."""
 
     write_scope = PLATFORM
+    may_be_missing = True  # where the driver is not that of a cluster
 
     @extend_schema(summary="Show whether the cluster is as Tessera needs it", responses=shapes.DiagnosisSerializer)
     def retrieve(self, request: Request) -> Response:
