@@ -338,7 +338,7 @@ async def test_agents_whose_figures_do_not_come_are_named(
         await place.machines.agent.stop()
         await until(lambda: cluster._started().figures.silent)
         found = (await look(place, report(cluster)))["figures_missing"]
-        assert (found.level, found.evidence["where"]) == (Level.ATTENTION, ["tessera-node-agent-1"])
+        assert (found.level, found.evidence["where"]) == (Level.ATTENTION, ["node-1"])
 
 
 async def test_what_may_not_be_seen_hides_nothing_else(place: KubernetesPlace, control: ControlPlane) -> None:

@@ -55,7 +55,7 @@ TENANT = (
     Rule("", ("persistentvolumeclaims",), ("create", "delete")),
     Rule("", ("services",), ("create", "patch", "delete")),
     Rule(_DRA, ("resourceclaimtemplates",), ("get", "list", "create", "delete")),
-    Rule(_DRA, ("resourceclaims",), ("delete",)),
+    Rule(_DRA, ("resourceclaims",), ("patch", "delete")),
     Rule("", ("serviceaccounts", "resourcequotas", "limitranges"), ("create", "patch")),
     Rule("networking.k8s.io", ("networkpolicies",), ("create", "patch")),
 )
