@@ -45,13 +45,17 @@ def saved_output(lab: Page) -> str:
 
 def output_once_it_holds(lab: Page, words: str) -> str:
     """Saves and reads until the output holds these words."""
+    newest = [""]
 
     def look() -> str | None:
         lab.keyboard.press("Control+s")
         try:
-            text = saved_output(lab)
+            newest[0] = saved_output(lab)
         except Error:  # Jupyter rewrites the file in place: who reads meanwhile may find half of it. It is read again
             return None
-        return text if words in text else None
+        return newest[0] if words in newest[0] else None
 
-    return until(look, f"{words!r} in the notebook's output")
+    try:
+        return until(look, f"{words!r} in the notebook's output")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; there is: {newest[0]}") from None
