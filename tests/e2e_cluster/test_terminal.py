@@ -24,6 +24,7 @@ def test_the_terminal_of_a_pod_is_its_owners_alone(
     with context.expect_page() as opened:
         lin.get_by_role("link", name="Terminal").click()
     page = opened.value
+    page.wait_for_load_state()  # a page that is only just opening cannot be loaded again
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text) if "Content Security" in message.text else None)
     page.reload()
