@@ -15,6 +15,8 @@ def open_welcome(lab: Page) -> None:
 
 
 def run_all(lab: Page) -> None:
+    """Once the kernel is connected: what is run before is not run at all where its websocket has to be made a second time."""
+    expect(lab.locator(".jp-Notebook-ExecutionIndicator").first).to_have_attribute("data-status", "idle")
     lab.get_by_role("menuitem", name="Run", exact=True).click()
     lab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 
