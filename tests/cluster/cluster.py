@@ -54,7 +54,7 @@ class Cluster:
         self._root = state_root() / name
         self._say = say
         self._built: Programs | None = None
-        self._begun: set[str] = set()
+        self._begun: dict[str, int] = {}  # parts by name, and their processes
         self._options, self._layout = _remembered(self._root)
 
     # What it is -----------------------------------------------------------------------------------------------------
@@ -195,8 +195,7 @@ class Cluster:
             words = node.inside(self.layout, words)
         # containerd finds its shim on the PATH, and Debian's own containerd may be there as well.
         path = {"PATH": f"{self._programs.path}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
-        processes.start(self._root, part, words, path | {"PYTHONPATH": str(PROJECT)})
-        self._begun.add(part)
+        self._begun[part] = processes.start(self._root, part, words, path | {"PYTHONPATH": str(PROJECT)})
 
     def _provide_pause(self) -> None:
         tar = self._root / "pause.tar"
@@ -242,7 +241,7 @@ class Cluster:
         process = processes.main_of(self._root, part)
         if process is not None:
             processes.end([process.pid])
-            self._begun.discard(part)
+            self._begun.pop(part, None)
 
     def restart(self, part: str) -> None:
         """Start a part that was killed. Does not wait until it is ready."""
@@ -252,7 +251,7 @@ class Cluster:
         process = processes.main_of(self._root, "kubelet")
         if process is not None:
             processes.end([process.pid], patience=10)
-            self._begun.discard("kubelet")
+            self._begun.pop("kubelet", None)
 
     def start_kubelet(self) -> None:
         self._begin("kubelet")
@@ -301,10 +300,14 @@ class Cluster:
         ]
         return all(ready) and len(ready) == len(nodes) >= self._options.fake_nodes + self._options.real
 
+    def _is_dead(self, part: str) -> bool:
+        """Looked for by number too: a program that has only just begun shows no environment for a moment."""
+        return processes.main_of(self._root, part) is None and not processes.alive(self._begun[part])
+
     def _until(self, what: str, test: Callable[[], bool]) -> None:
         until = time.monotonic() + _PATIENCE
         while not test():
-            dead = next((part for part in self._begun if processes.main_of(self._root, part) is None), None)
+            dead = next((part for part in self._begun if self._is_dead(part)), None)
             if dead:
                 raise RuntimeError(f"{dead} ended at its start:\n{_tail(self.logs / f'{dead}.log')}")
             if time.monotonic() > until:

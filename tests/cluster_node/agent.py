@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,7 @@ sys.exit(main(sys.argv[3:]))
 _LIBRARIES: Final = PROJECT / "build" / "vcuda"
 
 
-class Reader:
+class Reader(ABC):
     """What an agent tells over the network."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -39,16 +40,16 @@ class Reader:
         self.state = cluster.layout.node_folder
 
     @property
-    def url(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def url(self) -> str: ...
 
     @property
-    def token(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def token(self) -> str: ...
 
+    @abstractmethod
     def said(self) -> str:
         """The end of its log."""
-        raise NotImplementedError
 
     def ready(self) -> bool:
         """kubelet knows it, and its cards are published."""

@@ -114,8 +114,8 @@ class _PreloadedStage:
             "LIBCUDA_LOG_LEVEL": "0",
         }
 
-    def change(self, name: str, compute: int) -> None:
-        raise NotImplementedError("its limits are read once, when a program starts")
+    def change(self, name: str, compute: int) -> None:  # noqa: ARG002
+        raise RuntimeError(f"{self.library.name} reads its limits once, when a program starts: they cannot change")
 
 
 def foreign(library: Path) -> Limiter:

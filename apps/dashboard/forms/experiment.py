@@ -13,6 +13,7 @@ from apps.catalog.models import Environment, Flavour
 from apps.cluster import selectors as cluster
 from apps.core import ids
 from apps.core.share import GIB, MIB, WHOLE, GpuShare, Resources
+from apps.dashboard.forms.share import ShareForm
 from apps.tenants import selectors as tenants
 from apps.tenants.models import Tenant
 from apps.workloads.models import Workload
@@ -31,28 +32,16 @@ TIME_LIMITS = (
 _NUMBERS = ("gpu_memory", "gpu_compute", "gpu_ceiling", "gpu_count", "cpu", "ram")
 
 
-class ExperimentForm(forms.Form):
+class ExperimentForm(ShareForm):
     """Memory in GiB and compute in per cent: as people say it. `resources` has them in bytes and per mille."""
 
+    field_order = ("key", "tenant", "environment", "flavour", "name", "time_limit")
     key = forms.UUIDField(widget=forms.HiddenInput)
     tenant = forms.ModelChoiceField(queryset=Tenant.objects.none(), to_field_name="slug")
     environment = forms.ModelChoiceField(queryset=Environment.objects.none(), to_field_name="slug")
     flavour = forms.CharField(max_length=50)
     name = forms.CharField(max_length=200, error_messages={"required": _("Give it a name, so that you find it again.")})
     time_limit = forms.ChoiceField(choices=TIME_LIMITS)
-    gpu_memory = forms.DecimalField(
-        label=_("GPU memory"), min_value=Decimal("0.25"), decimal_places=2, step_size=0.25, required=False
-    )
-    gpu_compute = forms.DecimalField(
-        label=_("Compute, guaranteed"),
-        help_text=_("You always get this much. At 100 % the GPU is yours alone."),
-        min_value=1, max_value=100, decimal_places=1, required=False,
-    )  # fmt: skip
-    gpu_ceiling = forms.DecimalField(
-        label=_("Compute, at most"),
-        help_text=_("While others are idle you may borrow up to this much."),
-        min_value=1, max_value=100, decimal_places=1, required=False,
-    )  # fmt: skip
     gpu_count = forms.IntegerField(label=_("GPUs"), min_value=0, max_value=16, required=False)
     cpu = forms.DecimalField(
         label=_("CPU cores"), min_value=Decimal("0.1"), max_value=256, decimal_places=3, required=False
@@ -66,7 +55,8 @@ class ExperimentForm(forms.Form):
         self.fields["tenant"].queryset = tenants.runs_in(actor)  # type: ignore[attr-defined]  # a ModelChoiceField
         self.fields["environment"].queryset = catalog.environments("experiment")  # type: ignore[attr-defined]
         largest = max((gpu.memory for gpu in cluster.gpus()), default=80 * GIB)
-        self.fields["gpu_memory"].max_value = Decimal(largest) / GIB // Decimal("0.25") * Decimal("0.25")  # type: ignore[attr-defined]
+        self.offer_memory(largest)
+        self.fields["gpu_compute"].help_text = _("You always get this much. At 100 % the GPU is yours alone.")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}

@@ -3,39 +3,21 @@
 from decimal import Decimal
 from typing import Any
 
-from django import forms
-from django.utils.translation import gettext_lazy as _
-
-from apps.core.share import GIB, MIB, GpuShare, Resources
+from apps.core.share import MIB, GpuShare, Resources
 from apps.dashboard.forms.experiment import numbers_of
+from apps.dashboard.forms.share import ShareForm
 from apps.workloads.models import Workload
 from apps.workloads.resizing import Change
 
-_STEP = Decimal("0.25")  # GiB
 
-
-class ResizeForm(forms.Form):
-    """Memory in GiB and compute in per cent on each card; what is left out stays."""
-
-    gpu_memory = forms.DecimalField(
-        label=_("GPU memory"), min_value=_STEP, decimal_places=2, step_size=0.25, required=False
-    )
-    gpu_compute = forms.DecimalField(
-        label=_("Compute, guaranteed"),
-        help_text=_("You always get this much."),
-        min_value=1, max_value=100, decimal_places=1, required=False,
-    )  # fmt: skip
-    gpu_ceiling = forms.DecimalField(
-        label=_("Compute, at most"),
-        help_text=_("While others are idle you may borrow up to this much."),
-        min_value=1, max_value=100, decimal_places=1, required=False,
-    )  # fmt: skip
+class ResizeForm(ShareForm):
+    """What is left out stays."""
 
     def __init__(self, *args: Any, workload: Workload, largest: int, fixed: bool, **kwargs: Any) -> None:
         """`largest` bytes are the most that the memory's slider offers; `fixed`: the guarantee cannot change here."""
         kwargs.setdefault("initial", numbers_of(workload.resources))
         super().__init__(*args, **kwargs)
-        self.fields["gpu_memory"].max_value = Decimal(largest) / GIB // _STEP * _STEP  # type: ignore[attr-defined]
+        self.offer_memory(largest)
         if fixed:
             del self.fields["gpu_compute"]
         self._share = workload.share
