@@ -78,8 +78,9 @@ export function morph(element, html) {
   element.dispatchEvent(new CustomEvent("live:changed", { bubbles: true }));
 }
 
-/** Whether replacing `element` now would move things under a hand: the pointer rests in a list, or a menu or field in it is in use. */
+/** Whether replacing `element` now would move things under a hand: it is pressed, the pointer rests in a list, a menu or field is in use. */
 function inUse(element) {
+  if (element.matches(":active")) return true;
   if (element.querySelector("details.menu[open], dialog[open]")) return true;
   if (element.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) return true;
   return element.hasAttribute("data-hold") && element.matches(":hover");
@@ -93,6 +94,7 @@ class Part {
     for (const event of ["pointerleave", "focusout", "toggle"]) {
       element.addEventListener(event, () => setTimeout(() => this.settle(), 0), { capture: true });
     }
+    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => this.settle(), 0)); // anywhere
   }
 
   show(html, tag) {

@@ -124,6 +124,26 @@ function sendOnce() {
   });
 }
 
+/**
+ * Nothing moves under a hand. A button that is replaced or pushed aside between press and release gets no click, so an answer that
+ * comes while a form is pressed is shown after the release. Needed because leaving a field, by that very press, asks anew.
+ */
+function holdStill() {
+  let held = null;
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { target, serverResponse } = event.detail;
+    held = null;
+    if (!event.detail.shouldSwap || !target.closest("form")?.matches(":active")) return;
+    event.detail.shouldSwap = false;
+    held = { target, html: serverResponse };
+  });
+  const release = () => {
+    if (held) htmx.swap(held.target, held.html, { swapStyle: "innerHTML" });
+    held = null;
+  };
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(release, 0)); // the click comes first
+}
+
 /** Fields named in data-follows show and set the same value as the slider beside them. */
 function joinSliders() {
   document.addEventListener("input", (event) => {
@@ -202,6 +222,7 @@ if (typeof document !== "undefined") {
   listenToKeys();
   listenToClicks();
   sendOnce();
+  holdStill();
   joinSliders();
   actOnChoices();
   keepDrafts();
