@@ -56,6 +56,8 @@ static size_t make_fatbin(unsigned char *out) {
   return size;
 }
 
+_Static_assert(sizeof(struct fatbin_entry) == 64, "what compilers write before each payload");
+
 static void fat_binaries_are_opened(void) {
   static unsigned char data[4096];
   struct image image;
@@ -69,6 +71,28 @@ static void fat_binaries_are_opened(void) {
   image_clear(&image);
   EQUAL(image_parse(&wrapper, 0, &image), 0);
   EQUAL(image.kernel_count, 2);
+  image_clear(&image);
+}
+
+/* As nvcc 12.8 and later write it, with the smallest frame that zstd can hold its payload in: one raw block, the last. */
+static void zstd_is_unpacked(void) {
+  static unsigned char data[4096];
+  const unsigned char frame[] = {0x28, 0xb5, 0x2f, 0xfd, 0x60, (sizeof ptx - 256) & 255, (sizeof ptx - 256) >> 8,
+                                 (unsigned char)(sizeof ptx << 3 | 1), (unsigned char)(sizeof ptx >> 5), (unsigned char)(sizeof ptx >> 13)};
+  struct fatbin_entry entry = {.kind = FATBIN_PTX, .header_size = sizeof entry, .flags = 0x8000, .unpacked_size = sizeof ptx};
+  struct fatbin_header header = {.magic = FATBIN_MAGIC, .version = 1, .header_size = sizeof header};
+  struct image image;
+  entry.size = entry.compressed_size = sizeof frame + sizeof ptx;
+  header.size = sizeof entry + entry.size;
+  memcpy(data, &header, sizeof header);
+  memcpy(data + sizeof header, &entry, sizeof entry);
+  memcpy(data + sizeof header + sizeof entry, frame, sizeof frame);
+  memcpy(data + sizeof header + sizeof entry + sizeof frame, ptx, sizeof ptx);
+  EQUAL(image_parse(data, 0, &image), 0);
+  EQUAL(image.kernel_count, 2);
+  image_clear(&image);
+  data[sizeof header + sizeof entry] ^= 1;
+  EQUAL(image_parse(data, 0, &image), -EINVAL);
   image_clear(&image);
 }
 
@@ -92,6 +116,7 @@ int main(void) {
   ptx_is_understood();
   rubbish_is_refused();
   fat_binaries_are_opened();
+  zstd_is_unpacked();
   no_change_of_bytes_does_harm();
   return 0;
 }

@@ -105,10 +105,3 @@ CUresult impl_cuGetProcAddress_v2(const char *name, void **function, int version
                                   CUdriverProcAddressQueryResult *status) {
   return find_function(name, function, version, flags, status);
 }
-
-CUresult impl_cuGetExportTable(const void **table, const CUuuid *id) {
-  (void)id; /* private tables are no part of the public interface */
-  if (!table) return CUDA_ERROR_INVALID_VALUE;
-  *table = NULL;
-  return CUDA_ERROR_NOT_FOUND;
-}

@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "impl.h"
+#include "private.h"
 
 enum { STACK = 64 };
 /* Contexts bound to this thread; a destroyed one stays as a dead entry that answers CONTEXT_IS_DESTROYED. */
@@ -18,25 +19,24 @@ CUresult need_context(struct CUctx_st **ctx) {
   return card_health((*ctx)->card);
 }
 
-static CUresult make_context(CUdevice device, unsigned flags, bool primary, struct CUctx_st **out) {
-  struct CUctx_st *ctx = handle_new(KIND_CONTEXT, sizeof *ctx);
-  uint32_t card = driver.visible[device];
+/* The context's place on its card. */
+static CUresult take_place(uint32_t card, uint32_t *sim) {
   CUresult result = card_health(card);
-
-  if (!ctx) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (result == CUDA_SUCCESS && sim_context_begin(&driver.node, card) < 0) result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (result != CUDA_SUCCESS) {
-    handle_free(ctx);
-    return result;
-  }
+  if (result != CUDA_SUCCESS) return result;
+  if (sim_context_begin(&driver.node, card) < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   sim_lock(&driver.node);
-  ctx->sim = sim_ctx_new(driver.node.node, driver.node.proc, card);
+  *sim = sim_ctx_new(driver.node.node, driver.node.proc, card);
   sim_unlock(&driver.node);
-  if (ctx->sim == SIM_NONE) {
-    sim_context_end(&driver.node, card);
-    handle_free(ctx);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (*sim != SIM_NONE) return CUDA_SUCCESS;
+  sim_context_end(&driver.node, card);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult begin_context(struct CUctx_st *ctx, CUdevice device, unsigned flags, bool primary) {
+  uint32_t sim, card = driver.visible[device];
+  CUresult result = take_place(card, &sim);
+  if (result != CUDA_SUCCESS) return result;
+  ctx->sim = sim;
   ctx->card = card;
   ctx->device = device;
   ctx->flags = flags;
@@ -44,11 +44,26 @@ static CUresult make_context(CUdevice device, unsigned flags, bool primary, stru
   ctx->id = __atomic_add_fetch(&driver.next_id, 1, __ATOMIC_RELAXED);
   limits_begin(ctx);
   ctx->shared = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
-  *out = ctx;
+  ctx->head.kind = KIND_CONTEXT;
   return CUDA_SUCCESS;
 }
 
+static CUresult make_context(CUdevice device, unsigned flags, struct CUctx_st **out) {
+  struct CUctx_st *ctx = handle_new(KIND_CONTEXT, sizeof *ctx);
+  CUresult result = ctx ? begin_context(ctx, device, flags, false) : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) *out = ctx;
+  else if (ctx) handle_free(ctx);
+  return result;
+}
+
+static void idle(struct CUctx_st *primary) {
+  const struct head head = {.class = KIND_CONTEXT};
+  memset(primary, 0, sizeof *primary);
+  primary->head = head;
+}
+
 static void end_context(struct CUctx_st *ctx) {
+  private_end(ctx);
   while (ctx->streams) {
     capture_abandon(ctx->streams);
     stream_drop(ctx->streams);
@@ -61,19 +76,44 @@ static void end_context(struct CUctx_st *ctx) {
   memory_end(ctx);
   limits_end(ctx);
   sim_context_end(&driver.node, ctx->card);
-  handle_free(ctx);
+  if (ctx->primary) idle(ctx);
+  else handle_free(ctx);
 }
 
-CUresult impl_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
+/* The lock is held. A primary context has the same handle each time it is active; between the times it is no context. */
+static struct CUctx_st *primary_of(CUdevice device) {
+  struct CUctx_st **ctx = &driver.primary[device];
+  if (!*ctx) {
+    *ctx = handle_new(KIND_CONTEXT, sizeof **ctx);
+    if (*ctx) (*ctx)->head.kind = 0;
+  }
+  return *ctx;
+}
+
+CUresult primary_handle(CUcontext *out, CUdevice device) {
   struct sim_card *card;
   CUresult result = need_device(device, &card);
   if (result != CUDA_SUCCESS) return result;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&driver.lock);
-  if (!driver.primary[device]) result = make_context(device, driver.primary_flags[device], true, &driver.primary[device]);
+  *out = primary_of(device);
+  pthread_mutex_unlock(&driver.lock);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult impl_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
+  struct sim_card *card;
+  struct CUctx_st *ctx;
+  CUresult result = need_device(device, &card);
+  if (result != CUDA_SUCCESS) return result;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&driver.lock);
+  ctx = primary_of(device);
+  if (!ctx) result = CUDA_ERROR_OUT_OF_MEMORY;
+  else if (!live(ctx)) result = begin_context(ctx, device, driver.primary_flags[device], true);
   if (result == CUDA_SUCCESS) {
-    driver.primary[device]->retained++;
-    *out = driver.primary[device];
+    ctx->retained++;
+    *out = ctx;
   }
   pthread_mutex_unlock(&driver.lock);
   return result;
@@ -81,16 +121,13 @@ CUresult impl_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
 
 static CUresult drop_primary(CUdevice device, bool all) {
   struct sim_card *card;
-  struct CUctx_st *ended = NULL;
+  struct CUctx_st *ctx, *ended = NULL;
   CUresult result = need_device(device, &card);
   if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&driver.lock);
-  if (!driver.primary[device]) {
-    result = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-  } else if (all || --driver.primary[device]->retained == 0) {
-    ended = driver.primary[device];
-    driver.primary[device] = NULL;
-  }
+  ctx = driver.primary[device];
+  if (!live(ctx)) result = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  else if (all || --ctx->retained == 0) ended = ctx;
   pthread_mutex_unlock(&driver.lock);
   if (ended) end_context(ended);
   return result;
@@ -106,7 +143,7 @@ CUresult impl_cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
   if (flags & ~(unsigned)CU_CTX_FLAGS_MASK) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&driver.lock);
   driver.primary_flags[device] = flags;
-  if (driver.primary[device]) driver.primary[device]->flags = flags;
+  if (live(driver.primary[device])) driver.primary[device]->flags = flags;
   pthread_mutex_unlock(&driver.lock);
   return CUDA_SUCCESS;
 }
@@ -117,7 +154,7 @@ CUresult impl_cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *
   if (result != CUDA_SUCCESS) return result;
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
   *flags = driver.primary_flags[device];
-  *active = driver.primary[device] != NULL;
+  *active = live(driver.primary[device]);
   return CUDA_SUCCESS;
 }
 
@@ -133,7 +170,7 @@ CUresult impl_cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice device) {
   CUresult result = need_device(device, &card);
   if (result != CUDA_SUCCESS) return result;
   if (!out || (flags & ~(unsigned)CU_CTX_FLAGS_MASK)) return CUDA_ERROR_INVALID_VALUE;
-  result = make_context(device, flags, false, &ctx);
+  result = make_context(device, flags, &ctx);
   if (result != CUDA_SUCCESS) return result;
   *out = ctx;
   return push(ctx);
@@ -158,7 +195,17 @@ CUresult impl_cuCtxDestroy_v2(CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
-CUresult impl_cuCtxPushCurrent_v2(CUcontext ctx) { return live(ctx) ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT; }
+/* The runtime makes a primary context the present one before it makes it active. */
+static bool known(const struct CUctx_st *ctx) {
+  bool primary = false;
+  if (!ctx || live(ctx)) return ctx;
+  pthread_mutex_lock(&driver.lock);
+  for (int device = 0; device < driver.count; device++) primary |= driver.primary[device] == ctx;
+  pthread_mutex_unlock(&driver.lock);
+  return primary;
+}
+
+CUresult impl_cuCtxPushCurrent_v2(CUcontext ctx) { return known(ctx) ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT; }
 
 CUresult impl_cuCtxPopCurrent_v2(CUcontext *out) {
   if (depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -168,7 +215,7 @@ CUresult impl_cuCtxPopCurrent_v2(CUcontext *out) {
 }
 
 CUresult impl_cuCtxSetCurrent(CUcontext ctx) {
-  if (ctx && !live(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (ctx && !known(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
   if (depth > 0) depth--;
   return ctx ? push(ctx) : CUDA_SUCCESS;
 }

@@ -44,7 +44,8 @@ struct fatbin_entry {
   uint32_t compressed_size, unknown;
   uint16_t minor, major;
   uint32_t sm;
-  uint64_t name_offset, name_size, flags, zero, unpacked_size;
+  uint32_t name_offset, name_size;
+  uint64_t flags, zero, unpacked_size;
 };
 
 /* 0, -EINVAL not an image that a driver accepts, -ENOTSUP no part of it is readable here, -ENOMEM. size 0: unknown, the

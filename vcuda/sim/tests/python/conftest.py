@@ -1,40 +1,22 @@
 """Nodes and an environment for programs that run unmodified on the simulated driver.
 
-Owns: the environment of the clients (build/sim-venv, pinned by hash) and nodes that live as long as a test. Knows nothing of
-what the clients do.
+Owns: nodes that live as long as a test. Knows nothing of what the clients do.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from vcuda.sim.tests.python.harness import HERE, ROOT, SECONDS, Node
-
-VENV = ROOT / "build" / "sim-venv"
+from vcuda.sim.tests.python.harness import HERE, SECONDS, Node, clients
 
 
 @pytest.fixture(scope="session")
 def client_python() -> Path:
-    """The interpreter of the clients' environment; made when missing or out of date."""
-    requirements = HERE / "requirements.txt"
-    mark = VENV / f".complete-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]}"
-    python = VENV / "bin" / "python"
-    if not mark.exists():
-        uv = shutil.which("uv")
-        assert uv, "uv makes the clients' environment: install it, or run the tests by `make test`"
-        subprocess.run([uv, "venv", "--quiet", "--clear", "--python", "3.11", str(VENV)], check=True)
-        subprocess.run(
-            [uv, "pip", "install", "--quiet", "--require-hashes", "--python", str(python), "-r", str(requirements)],
-            check=True,
-        )
-        mark.touch()
-    return python
+    return clients()
 
 
 @pytest.fixture

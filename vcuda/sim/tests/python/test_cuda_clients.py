@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vcuda.sim.tests.python.harness import BUILD, Node
+from vcuda.sim.tests.python.harness import BUILD, OUT_OF_MEMORY, Node, static_runtime
 
 
 @pytest.mark.parametrize(("driver", "number"), [("12.4", 12040), ("12.9", 12090), ("13.0", 13000)])
@@ -25,6 +25,27 @@ def test_cuda_bindings(make_node: Callable[..., Node], driver: str, number: int)
 
 def test_cuda_core_compiles_and_launches(node: Node) -> None:
     assert "H100" in node.script("core.py")
+
+
+# A runtime of a later branch than its driver refuses to start, as on hardware.
+@pytest.mark.parametrize(
+    ("runtime", "number", "driver"),
+    [("11", 11080, "12.9"), ("12", 12090, "12.9"), ("11", 11080, "13.5"), ("12", 12090, "13.5"), ("13", 13050, "13.5")],
+)
+def test_the_cuda_runtime(make_node: Callable[..., Node], runtime: str, number: int, driver: str) -> None:
+    node = make_node("--cards", "l40s", "--driver", driver)
+    answer = json.loads(node.script("runtime.py", runtime))
+    card = json.loads(node.tool("show", "--json"))["cards"][0]
+    assert answer["runtime"] == number
+    assert answer["cards"] == 1
+    assert answer["total"] == card["capacity_bytes"]
+    assert answer["refused"] == OUT_OF_MEMORY
+
+
+def test_the_cuda_runtime_linked_into_a_program(node: Node, tmp_path: Path) -> None:
+    answer = json.loads(node.run(str(static_runtime(tmp_path))))
+    assert answer["cards"] == 2
+    assert answer["refused"] == OUT_OF_MEMORY
 
 
 def test_numba_compiles_and_launches(node: Node) -> None:
