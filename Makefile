@@ -49,6 +49,10 @@ test-kubernetes: setup-test ## Everything on a real Kubernetes that is built and
 test-node: setup-test ## The node agent under a real kubelet: shares, kills, sick cards, a rolling update
 	@scripts/test.sh node
 
+.PHONY: test-runtime
+test-runtime: setup-test ## CuPy and PyTorch, unmodified, under the limits (downloads 3 GB, unpacks 7; no part of `make test`)
+	@scripts/test.sh runtime
+
 .PHONY: cluster
 cluster: setup-test ## Start a real Kubernetes with two simulated cards on this machine, and say its kubeconfig
 	@$(PY) -m tests.cluster up --cards h100,h100 --install

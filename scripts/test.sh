@@ -53,6 +53,7 @@ kubernetes() {
   check "Notebooks as pods, in a real browser" "${pytest[@]}" tests/e2e_cluster
 }
 node() { TESSERA_CLUSTER_REQUIRED=1 check "Node agent on a real kubelet" "${pytest[@]}" tests/cluster_node; }
+runtime() { check "CuPy and PyTorch on the simulated driver" "${pytest[@]}" tests/runtime; } # not in `all`: their wheels are 3 GB
 e2e() { check "The whole product in a real browser" "${pytest[@]}" tests/e2e; }
 
 case ${1:-all} in
@@ -64,9 +65,10 @@ unit) unit ;;
 services) services ;;
 parts) parts ;;
 e2e) e2e ;;
+runtime) runtime ;;
 kubernetes) kubernetes ;;
 node) node ;;
-*) fail "test.sh knows all, fast, lint, c, unit, services, parts, e2e, kubernetes and node, not '$1'" ;;
+*) fail "test.sh knows all, fast, lint, c, unit, services, parts, e2e, runtime, kubernetes and node, not '$1'" ;;
 esac
 
 skipped=$(grep -hE '^SKIPPED' build/logs/*.log 2>/dev/null | sort -u || true)

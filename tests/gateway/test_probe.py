@@ -30,7 +30,8 @@ async def test_a_starting_workload_is_visited_by_http_and_by_websocket(
     await phase(scene.mine, "starting")
     await asyncio.wait_for(through_gateway(scene.mine.slug), BOUND)
     seen = servers[scene.mine.uid].seen
-    assert sorted(path for path, _headers in seen) == ["/api/events/subscribe", "/api/status"]  # both at once, in any order
+    # Both at once, in any order.
+    assert sorted(path for path, _headers in seen) == ["/api/events/subscribe", "/api/status"]
     for _path, headers in seen:
         assert headers["Authorization"] == "token secret-of-mine"
         assert not [name for name in headers if name.lower().startswith("x-tessera")]

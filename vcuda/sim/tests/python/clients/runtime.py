@@ -1,4 +1,4 @@
-"""CUDA's runtime as it is shipped (libcudart of release argv[1]): memory in and out, out of memory and on, streams, a reset; prints what a test compares."""
+"""libcudart of release argv[1]: memory in and out, out of memory and on, streams, a reset; prints what a test compares."""
 
 import ctypes
 import json
