@@ -12,11 +12,14 @@ failed=()
 
 check() { step "$@" || failed+=("$1"); }
 
+# Before Python 3.12 asyncio.wait_for swallows a cancellation that comes while what it waits for has just come: the task never ends.
+no_wait_for() { ! grep -rn 'asyncio\.wait_for(' apps portal vcuda/node; }
 lint() {
   check "Style (ruff)" $bin/ruff check .
   check "Format (ruff)" $bin/ruff format --check .
   check "Layers (import-linter)" $bin/lint-imports
   check "Types (mypy)" $bin/mypy
+  check "No lost cancellation (asyncio.timeout, not wait_for)" no_wait_for
   check "Templates (djlint)" $bin/djlint templates --check --lint
   check "Spelling (codespell)" $bin/codespell apps portal vcuda scripts docs templates static README.md CHANGELOG.md CONTRIBUTING.md
   check "Shell (shellcheck)" shellcheck -x -S warning scripts/*.sh .ci/run

@@ -68,7 +68,8 @@ class Bell:
     async def wait(self, seconds: float) -> bool:
         """Whether it rang within that time."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._rang.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._rang.wait()
         rang = self._rang.is_set()
         self._rang.clear()
         return rang

@@ -119,7 +119,8 @@ class Authoriser:
             verdict = await database_sync_to_async(verdicts.judge)(question.slug, own)
             if verdict.kind is Kind.STARTING and verdict.workload is not None and str(verdict.workload.version) == seen:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(rang.wait(), PATIENCE)
+                    async with asyncio.timeout(PATIENCE):
+                        await rang.wait()
         return Answer(204)
 
     async def _live(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

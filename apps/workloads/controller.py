@@ -185,7 +185,8 @@ class Controller:
             due = await self._rows(timers.next_due)
             wait = None if due is None else max((due - clock.now()).total_seconds(), 0.05)
             try:
-                await asyncio.wait_for(self._timer.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._timer.wait()
             except TimeoutError:
                 continue
 

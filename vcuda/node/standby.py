@@ -28,7 +28,8 @@ async def await_state(options: Options, status: Callable[[], dict[str, Any]], st
     try:
         while (lock := try_state(options.state)) is None and not stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), _LOOK)
+                async with asyncio.timeout(_LOOK):
+                    await stopping.wait()
         return lock
     finally:
         if runner:

@@ -137,11 +137,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
     async def _rest(self, look: float) -> None:
         """Until the next subscription is due, a bell rings, or it is time to look at everything."""
-        now = asyncio.get_running_loop().time()
         waiting = [s.next_read for s in self.subscriptions.values() if s.dirty or s.topic.ticks]
         self.wake.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.wake.wait(), max(min([look, *waiting]) - now, 0.0))
+            async with asyncio.timeout_at(min([look, *waiting])):
+                await self.wake.wait()
 
     async def _still_welcome(self) -> bool:
         user = await database_sync_to_async(sessions.signed_in)(self.session_key)
@@ -179,7 +179,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         frames = [frame.as_json() for frame in read.frames]
         await self.send_json({"n": self.sent, "now": clock.now().timestamp(), "frames": frames, "gone": read.gone})
         try:
-            await asyncio.wait_for(self.confirmed.wait(), self.patience)
+            async with asyncio.timeout(self.patience):
+                await self.confirmed.wait()
         except TimeoutError:
             await self.close(STALE)
             raise asyncio.CancelledError from None

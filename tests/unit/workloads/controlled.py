@@ -67,5 +67,6 @@ async def controlled(cluster: FakeCluster) -> AsyncIterator[Controller]:
         yield controller
     finally:
         running.cancel()
-        await asyncio.wait((running,))
+        _, hanging = await asyncio.wait((running,), timeout=BOUND)
+        assert not hanging, "it goes on though it was cancelled"
         await sync_to_async(connections.close_all)()

@@ -181,3 +181,15 @@ async def test_a_controller_that_lost_its_lease_writes_nothing_and_ends(people: 
             await running
     assert ended.value.subgroup(lease.LeaseLost) is not None
     assert (await sync_to_async(row)(asked)).phase == Phase.ADMITTED
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_it_ends_also_when_something_happens_at_that_very_moment(people: World, steps: int) -> None:
+    """`steps` of the event loop lie between the two: in one of them a wait is over and not yet gone on from."""
+    async with controlled(FakeCluster()) as controller:
+        await until(in_phase(await ask(people, time_limit_seconds=3600), Phase.READY))
+        await asyncio.sleep(0.05)  # it waits for something to do, and for the end of that time
+        for event in (controller._timer, controller._cards, controller._admission, controller._everything):
+            event.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)

@@ -63,7 +63,8 @@ class Front(DRAPluginServicer, DRAResourceHealthServicer):
                 if other is not None:
                     return await _ask(other, call, request)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._opened.wait(), _PAUSE)
+                async with asyncio.timeout(_PAUSE):
+                    await self._opened.wait()
         return None
 
 
