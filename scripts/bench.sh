@@ -19,6 +19,7 @@ run() { # PREFIX OF THE FIGURES, COMMAND...
 run vcuda .venv/bin/python -m vcuda.bench
 run gateway .venv/bin/python -m tests.bench.gateway
 run start .venv/bin/python -m tests.bench.start
+run bypass .venv/bin/python -m tests.bench.bypass
 run quota .venv/bin/python -m tests.bench.quota
 run quota scripts/with_services.sh .venv/bin/python -m tests.bench.quota
 # A cluster of its own, not the one that somebody may be looking at.

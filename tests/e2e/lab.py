@@ -1,5 +1,6 @@
 """What a person does in JupyterLab: open the welcome notebook, run all of it, read what it printed."""
 
+import re
 from typing import Any
 
 from playwright.sync_api import Error, Page, expect
@@ -15,8 +16,11 @@ def open_welcome(lab: Page) -> None:
 
 
 def run_all(lab: Page) -> None:
-    """Once the kernel is connected: what is run before is not run at all where its websocket has to be made a second time."""
-    expect(lab.locator(".jp-Notebook-ExecutionIndicator").first).to_have_attribute("data-status", "idle")
+    """Once the kernel has said itself that it is idle, in the status bar: what is run before its websocket is there is not run at all.
+
+    The indicator beside the notebook says idle from the beginning.
+    """
+    expect(lab.get_by_text(re.compile(r"\| Idle$")).first).to_be_visible()
     lab.get_by_role("menuitem", name="Run", exact=True).click()
     lab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 

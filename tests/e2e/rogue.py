@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.conftest import until
 from tests.e2e.lab import call, run_all
 
+NOTICE = "Programs go around its limits"  # as the page calls it
 CELL = """
 import ctypes, os, time
 cuda = ctypes.CDLL(os.environ["LD_LIBRARY_PATH"].split(":")[0] + "/driver/libcuda.so.1")
