@@ -24,7 +24,14 @@ print(f"around since {time.time():.3f}")
 
 
 def open_rogue(lab: Page) -> None:
-    cell = {"id": "around", "cell_type": "code", "source": CELL, "metadata": {}, "outputs": [], "execution_count": None}
+    cell: dict[str, Any] = {
+        "id": "around",
+        "cell_type": "code",
+        "source": CELL,
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+    }
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     content = {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     call(lab, "PUT", "/api/contents/rogue.ipynb", {"type": "notebook", "content": content})
