@@ -56,8 +56,9 @@ def load(workload_id: UUID, suspect: bool) -> Loaded | None:
 
     `suspect`: it was seen to run though it has ended; then it is asked to end once more.
     """
-    workload = Workload.objects.select_related("owner", "tenant", "environment").filter(id=workload_id).first()
-    if workload is None:
+    try:
+        workload = Workload.objects.get(id=workload_id)
+    except Workload.DoesNotExist:
         return None
     ended = workload.phase in ENDED
     todo = errand(workload, still_there=ended and (suspect or ledger.held().filter(workload_id=workload.id).exists()))
@@ -65,9 +66,14 @@ def load(workload_id: UUID, suspect: bool) -> Loaded | None:
         return None
     kind = kinds.get(workload.kind)
     volumes = kind.volumes_to_remove(workload) if todo is Errand.REMOVE else ()
-    spec = kind.build_spec(workload) if todo in (Errand.APPLY, Errand.END) else None
+    spec = kind.build_spec(_with_all(workload)) if todo in (Errand.APPLY, Errand.END) else None
     share = workload.share if todo is Errand.RESIZE else None
     return Loaded(workload.id, workload.run, workload.slug, todo, spec, volumes, share)
+
+
+def _with_all(workload: Workload) -> Workload:
+    """With what a spec says besides. Most looks build none, and the joins cost them more than all else."""
+    return Workload.objects.select_related("owner", "tenant", "environment").get(id=workload.id)
 
 
 async def ask(cluster: Cluster, loaded: Loaded) -> Observation:
