@@ -53,3 +53,4 @@ def stop_it(lab: Page) -> None:
     for kernel in kernels:
         call(lab, "POST", f"/api/kernels/{kernel['id']}/restart")
     until(lambda: all(one["execution_state"] == "idle" for one in call(lab, "GET", "/api/kernels")), "a fresh kernel")
+    lab.reload()  # the open page did not do it, and thinks that the kernel is starting still
