@@ -14,4 +14,7 @@ uv=$(command -v uv || echo build/uv/bin/uv)
 same requirements.txt "$work/requirements.txt" "make lock"
 .venv/bin/python manage.py spectacular --file "$work/openapi.yaml" --validate
 same docs/openapi.yaml "$work/openapi.yaml" "make openapi"
+nvml=vcuda/sim/src/nvml
+.venv/bin/python $nvml/list_refused.py build/headers >"$work/refused.def"
+same $nvml/refused.def "$work/refused.def" "python $nvml/list_refused.py build/headers > $nvml/refused.def"
 exit $status
