@@ -131,7 +131,7 @@ def measure(build: Path) -> Iterator[Figure]:
 
 
 def figure(build: Path, step: Step, limiter: Limiter, cases: Sequence[tuple[int, int]]) -> Figure:
-    worst = max(step.seconds(build, kernel, limit, limiter) for kernel, limit in cases)
+    worst = round(max(step.seconds(build, kernel, limit, limiter) for kernel, limit in cases), 3)
     kernel, limit = cases[0]
     return Figure(
         name=f"vcuda.step.{step.name}",

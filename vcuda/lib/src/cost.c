@@ -16,7 +16,9 @@ enum {
 };
 
 #define SAMPLED_ALWAYS_NS 4e5 /* from here an event pair costs at most 0.5 % of the kernel */
-#define SETTLE_MOST_NS 20e6   /* one surprise moves the books by no more than this */
+#define SETTLE_MOST_NS 20e6   /* one surprise moves the books by no more than this, and, of a long kernel, ... */
+#define SETTLE_TIMES 10       /* ... so many times what it was thought to take */
+#define FAR 1.5               /* times the estimate: no jitter */
 #define SLICE_NS 2e6          /* default time slice of the card */
 #define ABSURD_NS 1e14        /* a day; no kernel takes so long */
 
@@ -101,7 +103,7 @@ static void end_run(struct vcuda_cost *cost) {
 
 /* Alone and short: small steps, unless a run of samples agrees on another level. */
 static double follow_alone(struct vcuda_cost *cost, double est, double wall) {
-    uint32_t *run = wall > 1.5 * est ? &cost->up : wall < est / 1.5 ? &cost->down : NULL;
+    uint32_t *run = wall > FAR * est ? &cost->up : wall < est / FAR ? &cost->down : NULL;
     uint32_t *other = run == &cost->up ? &cost->down : &cost->up, needed = run == &cost->up ? RUN_UP : RUN_DOWN;
     bool hot = count_of(&cost->hot) > 0;
     if (!run || count_of(other))
@@ -119,11 +121,21 @@ static double follow_alone(struct vcuda_cost *cost, double est, double wall) {
     return est + (wall - est) / (hot ? 64 : 8);
 }
 
+/* A sample alone is the truth, unless a newcomer was not noticed yet: the second in a row is believed. */
+static double follow_long_alone(struct vcuda_cost *cost, double est, double wall) {
+    bool far = wall > FAR * est, again = far && count_of(&cost->up);
+    set(&cost->up, far && !again);
+    return again ? wall : est + (wall - est) / 4;
+}
+
+/* Long ones are all sampled, and each settles what itself took: what was launched before a longer kernel was noticed is paid for too. */
 static double sample_alone(struct vcuda_cost *cost, double *est, double wall, double charged, uint32_t weight) {
     uint32_t clean = count_of(&cost->clean);
-    *est = *est >= COST_LONG_NS ? *est + (wall - *est) / 4 : follow_alone(cost, *est, wall);
+    bool is_long = *est >= COST_LONG_NS;
+    double most = SETTLE_MOST_NS + (is_long ? SETTLE_TIMES * *est : 0);
+    *est = (is_long ? follow_long_alone : follow_alone)(cost, *est, wall);
     set(&cost->clean, clean < CLEAN_MOST ? clean + 1 : CLEAN_MOST);
-    return bounded((wall - charged) * weight, SETTLE_MOST_NS);
+    return bounded((wall - charged) * weight, most);
 }
 
 /* What a kernel of several turns takes, of which `wall` was measured beside others. Their turns stretch all of its own but the last, which is
@@ -153,17 +165,18 @@ static void sample_interrupted(struct vcuda_cost *cost, const struct surrounding
 
 static double sample_long(struct vcuda_cost *cost, const struct surroundings *around, double *est, double wall, double charged) {
     double turns = 1 + around->others, explained = *est * turns + around->others * SLICE_NS;
+    double most = SETTLE_MOST_NS + (around->siblings ? 0 : SETTLE_TIMES * *est); /* among siblings a guess is often far off */
     bool trusted = count_of(&cost->clean) >= CLEAN_ENOUGH;
     if (wall > 1.1 * explained) { /* no neighbour explains this */
         *est = without_turns(wall, turns);
         set(&cost->clean, 0);
-        return bounded(*est - charged, SETTLE_MOST_NS);
+        return bounded(*est - charged, most);
     }
     if (trusted && wall <= 1.15 * *est)
         *est += (wall - *est) / 16;
     else
         *est += (without_turns(wall, around->phi) - *est) / (trusted ? 64 : 16);
-    return 0;
+    return !around->siblings && charged < *est / FAR ? *est - charged : 0; /* launched before that was known */
 }
 
 static double sample_contended(struct vcuda_cost *cost, const struct surroundings *around, double *est, double wall, double charged) {
