@@ -7,7 +7,7 @@
 #define MS UINT64_C(1000000)
 #define BURST_NS 25e6               /* GPU time; 2.5 points of a 1 s window at any share */
 #define FLIGHT_NS (20 * MS)         /* work in flight per claim: longer than a wake-up, so that the card never runs dry; ten times as long if kernels become so */
-#define FLIGHT_LEAST_NS (8 * MS)    /* and per process */
+#define FLIGHT_LEAST_NS (12 * MS)   /* and per process: two kernels of 5 ms, also where they are thought to take 8 */
 #define UNKNOWN_NS 1e5              /* charged for a kernel that was never measured */
 #define PATIENCE_NS (2000 * MS)     /* for unknown kernels and for own work in flight */
 #define DEBT_MOST_NS (30000 * MS)   /* longer stalls look like hangs */
