@@ -3,14 +3,15 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.e2e.conftest import until
 from tests.product import Product
 
 pytestmark = pytest.mark.e2e
 
 
 def press(page: Page, name: str) -> None:
-    box = page.get_by_role("button", name=name).bounding_box()
-    assert box
+    # An answer may replace the button while it is looked for.
+    box = until(lambda: page.get_by_role("button", name=name).bounding_box(), f"a place of the button {name}")
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.down()
 
