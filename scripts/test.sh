@@ -29,7 +29,7 @@ lint() {
 }
 
 # The library's units, and what goes through all of it with many threads and processes.
-threaded='^lib\.(region|ledger|share|meter|shim\.(memory|processes))$'
+threaded='^(lib\.(region|ledger|share|meter|shim\.(memory|processes))|sim/race)$'
 c_tests() {
   check "vcuda: tests" ctest --test-dir build/vcuda --output-on-failure
   check "vcuda: build with sanitizers" scripts/sanitized.sh address

@@ -41,6 +41,28 @@ static void process(int index) {
   for (int i = 0; i < THREADS; i++) EQUAL(pthread_join(threads[i], NULL), 0);
 }
 
+/* One primary context, which threads begin and end at once: whoever retains it gets one that is whole, and nothing stays behind. */
+static void *come_and_go(void *argument) {
+  for (int i = 0; i < 20000; i++) {
+    CUcontext mine;
+    OK(cuDevicePrimaryCtxRetain(&mine, 0));
+    if (argument) OK(cuDevicePrimaryCtxReset(0));
+    CUresult result = cuDevicePrimaryCtxRelease(0);
+    CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_CONTEXT); /* somebody may have reset it */
+  }
+  return NULL;
+}
+
+static void come_and_go_together(int index) {
+  pthread_t threads[8];
+  (void)index;
+  OK(cuInit(0));
+  for (uintptr_t i = 0; i < 8; i++) EQUAL(pthread_create(&threads[i], NULL, come_and_go, (void *)(i % 2)), 0);
+  for (int i = 0; i < 8; i++) EQUAL(pthread_join(threads[i], NULL), 0);
+  OK(cuDevicePrimaryCtxReset(0));
+  EQUAL(node_used(0), 0);
+}
+
 int main(void) {
   pid_t children[PROCESSES];
   make_node("--cards t4");
@@ -50,6 +72,7 @@ int main(void) {
   for (int i = 0; i < PROCESSES; i++) gate_pass(&ready); /* all have their context before the card is full */
   gate_open(&go, PROCESSES);
   for (int i = 0; i < PROCESSES; i++) EQUAL(end_child(children[i]), 0);
+  EQUAL(end_child(begin_child(come_and_go_together, 0)), 0);
   EQUAL(node_used(0), 0);
   CHECK(node_peak(0) <= CAPACITY);
   CHECK(node_peak(0) > CAPACITY - 400 * MIB); /* the race did reach the end of the card */

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,10 @@ enum { STACK = 64 };
 /* Contexts bound to this thread; a destroyed one stays as a dead entry that answers CONTEXT_IS_DESTROYED. */
 static _Thread_local struct CUctx_st *stack[STACK];
 static _Thread_local int depth;
+
+/* Held over a primary context's whole beginning and end, before the driver's lock: its handle is used again, so nobody may begin what another
+ * still ends. Recursive, as what the runtime keeps with a context may release it while it ends. */
+static pthread_mutex_t primary_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 static bool live(const struct CUctx_st *ctx) { return handle_is(ctx, KIND_CONTEXT); }
 
@@ -107,6 +112,7 @@ CUresult impl_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
   CUresult result = need_device(device, &card);
   if (result != CUDA_SUCCESS) return result;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&primary_lock);
   pthread_mutex_lock(&driver.lock);
   ctx = primary_of(device);
   if (!ctx) result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -116,6 +122,7 @@ CUresult impl_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
     *out = ctx;
   }
   pthread_mutex_unlock(&driver.lock);
+  pthread_mutex_unlock(&primary_lock);
   return result;
 }
 
@@ -124,12 +131,14 @@ static CUresult drop_primary(CUdevice device, bool all) {
   struct CUctx_st *ctx, *ended = NULL;
   CUresult result = need_device(device, &card);
   if (result != CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&primary_lock);
   pthread_mutex_lock(&driver.lock);
   ctx = driver.primary[device];
   if (!live(ctx)) result = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
   else if (all || --ctx->retained == 0) ended = ctx;
   pthread_mutex_unlock(&driver.lock);
   if (ended) end_context(ended);
+  pthread_mutex_unlock(&primary_lock);
   return result;
 }
 
