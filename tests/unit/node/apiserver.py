@@ -61,6 +61,7 @@ class ApiServer(kmock.KubernetesEmulator):
     """Holds a node, and whatever a test puts in."""
 
     version: int = 100
+    slow: asyncio.Event | None = None  # until it is set, claims are asked for and not answered
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -106,6 +107,8 @@ class ApiServer(kmock.KubernetesEmulator):
                 else:
                     present.create(request.data)
                 await self._buses[request.resource].put({"type": "ADDED", "object": request.data})
+        if self.slow and request.resource == CLAIMS:
+            await self.slow.wait()
         response = await super()._handle(request)
         if isinstance(response, web.Response) and response.status >= 400 and not response.body:
             status = {"kind": "Status", "code": response.status, "message": f"scripted {response.status}"}

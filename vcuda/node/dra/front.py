@@ -28,12 +28,20 @@ class Front(DRAPluginServicer, DRAResourceHealthServicer):
     def __init__(self, other: Callable[[], Path | None]) -> None:
         self._other = other
         self._opened = asyncio.Event()
+        self._settled = asyncio.Event()  # whether this agent's turn comes or not
 
     def open(self, claims: Claims, device_health: Health) -> None:
         """From now on this agent answers by itself."""
         self._claims = claims
         self._health = device_health
         self._opened.set()
+        self._settled.set()
+
+    def close(self) -> None:
+        """From now on this agent ends: whoever watches the health of devices watches the next one's."""
+        self._settled.set()
+        if self._opened.is_set():
+            self._health.close()
 
     async def NodePrepareResources(  # noqa: N802
         self, request: dra.NodePrepareResourcesRequest, context: Context
@@ -50,10 +58,11 @@ class Front(DRAPluginServicer, DRAResourceHealthServicer):
     async def NodeWatchResources(  # noqa: N802
         self, request: health.NodeWatchResourcesRequest, context: Context
     ) -> AsyncIterator[health.NodeWatchResourcesResponse]:
-        """Silent while the other agent tells it."""
-        await self._opened.wait()
-        async for told in self._health.NodeWatchResources(request, context):
-            yield told
+        """Silent while the other agent tells it. Ends with this agent."""
+        await self._settled.wait()
+        if self._opened.is_set():
+            async for told in self._health.NodeWatchResources(request, context):
+                yield told
 
     async def _passed_on(self, call: str, request: Any) -> Any:
         """The other agent's answer; None when the state is ours. Whatever it has left half done, the same call to us finishes."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import grpc.aio
@@ -149,6 +150,11 @@ class Health(DRAResourceHealthServicer):
         self._node = node
         self._illness = illness
         self._pool = pool
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """Ends every stream."""
+        self._closed.set()
 
     async def NodeWatchResources(  # noqa: N802
         self,
@@ -158,12 +164,14 @@ class Health(DRAResourceHealthServicer):
         """All devices at once, at each change and often enough not to be taken for unknown."""
         told: Mapping[str, str] | None = None
         told_at = 0.0
-        while True:
+        while not self._closed.is_set():
             illness = dict(self._illness())
             if illness != told or time.monotonic() - told_at >= _HEALTH_EVERY:
                 told, told_at = illness, time.monotonic()
                 yield health.NodeWatchResourcesResponse(devices=[self._device(u, r) for u, r in illness.items()])
-            await asyncio.sleep(_LOOK)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await self._closed.wait()
 
     def _device(self, uuid: str, reason: str) -> health.DeviceHealth:
         name = device_name(self._node.cards[uuid].facts)

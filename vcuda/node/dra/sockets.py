@@ -24,7 +24,7 @@ from vcuda.node.proto.health_v1alpha1_pb2_grpc import add_DRAResourceHealthServi
 from vcuda.node.proto.registration_v1_pb2_grpc import RegistrationServicer, add_RegistrationServicer_to_server
 
 SERVICES: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
-_GRACE: Final = 0.5  # s for calls that run when we stop; streams of health never end by themselves
+_GRACE: Final = 20.0  # s for calls that run when we stop: longer than an API server may take to answer, shorter than a pod's own grace of 30
 _SOCKET_PATH: Final = 107  # bytes, the kernel's limit
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,8 @@ class Sockets:
             self._servers.append(server)
 
     async def stop(self) -> None:
+        """Calls that run are answered, however slow the API server is: what we cancel, kubelet tells the pod's owner as a failure."""
+        self._front.close()
         for server, path in zip(reversed(self._servers), (self.registry, self.plugin), strict=False):
             path.unlink(missing_ok=True)
             await server.stop(_GRACE)

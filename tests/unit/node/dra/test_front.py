@@ -94,3 +94,22 @@ async def test_a_call_between_two_agents_waits_and_is_answered(update: Update) -
         assert (await asked)[UID].error == ""
         assert set(new.claims) == {UID}
         assert [device.health for device in (await told).devices] == [health.HEALTHY]
+
+
+async def test_an_agent_that_ends_answers_the_calls_that_run(update: Update, server: ApiServer) -> None:  # noqa: F811
+    """kubelet would tell the owner of the pod that it failed, and try again after more than a minute."""
+    update.take_over(OLD)
+    server.slow = asyncio.Event()
+    async with kubelet(update.place / "k", OLD) as caller:
+        watching = aiter(caller.health.NodeWatchResources(health.NodeWatchResourcesRequest()))
+        assert len((await anext(watching)).devices) == 1
+        asked = asyncio.create_task(caller.prepare((UID, "claim")))
+        while not server.asked("fetch", CLAIMS):
+            await asyncio.sleep(0)
+        stopped = asyncio.create_task(update.stop(OLD))
+        assert await anext(watching, None) is None, "who watches the health of devices goes to the next agent"
+        _, waits = await asyncio.wait({asked, stopped}, timeout=1)
+        assert waits == {asked, stopped}
+        server.slow.set()
+        assert (await asked)[UID].error == ""
+        await stopped
