@@ -17,9 +17,6 @@ from apps.gateway import nginx
 from portal.children import Program
 from portal.supervisor import Part
 
-# The order in which they end: first what people reach, then what decides, last the agent, which gives the GPUs back.
-STOP_FIRST = ["nginx", "authoriser", "web"]
-STOP_LAST = ["agent"]
 _MANAGE = [sys.executable, str(settings.BASE_DIR / "manage.py")]
 
 
@@ -61,7 +58,13 @@ def _listen(port: int, setting: str) -> socket.socket:
 def all_parts(doors: Doors, sim_node: Path | None) -> list[Part]:
     gateway = nginx.prepare(settings.GATEWAY_DIR, listen=f"{settings.LISTEN}:{settings.GATEWAY_PORT}")
     agent = [_agent(sim_node)] if settings.CLUSTER_DRIVER == "local" else []  # elsewhere every node has its own
-    return [*agent, _controller(), _web(doors.web), _authoriser(doors.authoriser), _nginx(gateway)]
+    web = [_web(doors.web, number) for number in range(1, settings.WEB_PROCESSES + 1)]
+    return [*agent, _controller(), *web, _authoriser(doors.authoriser), _nginx(gateway)]
+
+
+def stop_order(parts: list[Part]) -> list[str]:
+    """Names of all but the controller, which ends before everything: first what people reach, last the agent, which gives the GPUs back."""
+    return [part.name for part in reversed(parts) if part.name != "controller"]
 
 
 def _agent(sim_node: Path | None) -> Part:
@@ -85,10 +88,12 @@ def _controller() -> Part:
     return Part(Program("controller", [*_MANAGE, "run_controller"]), "blue", _controller_lives)
 
 
-def _web(door: socket.socket) -> Part:
+def _web(door: socket.socket, number: int) -> Part:
+    """Several take their callers from one door; it tells of the first that answers."""
     argv = [sys.executable, "-m", "uvicorn", "portal.asgi:application", "--fd", str(door.fileno())]
     argv += ["--no-access-log", "--no-proxy-headers", "--no-server-header", "--timeout-graceful-shutdown", "3"]
-    program = Program("web", argv, env={"PYTHONPATH": str(settings.BASE_DIR)}, fds=(door.fileno(),))
+    name = "web" if number == 1 else f"web-{number}"
+    program = Program(name, argv, env={"PYTHONPATH": str(settings.BASE_DIR)}, fds=(door.fileno(),))
     return Part(program, "cyan", _answers(f"http://{_near()}:{settings.PORT}/api/healthz"))
 
 

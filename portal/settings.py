@@ -119,6 +119,8 @@ ASGI_APPLICATION = "portal.asgi.application"
 # Requests that are worked on at the same time; the others wait in the order in which they came. Each has a thread and a connection to the
 # database, so this must stay below TESSERA_DATABASE_POOL, of which live pages take a few as well.
 WEB_PLACES = env.integer("TESSERA_WEB_PLACES", 16)
+# One works through 50 requests for experiments a second at most, and shares its processor with nobody who is in a hurry.
+WEB_PROCESSES = max(1, env.integer("TESSERA_WEB_PROCESSES", 1))
 
 TEMPLATES = [
     {
@@ -145,6 +147,7 @@ def database(url: str) -> dict[str, Any]:
         return {
             "ENGINE": "portal.sqlite",  # Django's, with a fair queue of writers
             "NAME": STATE_DIR / "tessera.sqlite3",
+            "CONN_MAX_AGE": None,  # the threads of requests stay (portal.places); opening costs more than five queries
             "OPTIONS": {
                 # Writers queue at BEGIN instead of failing in the middle; readers never wait (WAL).
                 "transaction_mode": "IMMEDIATE",
@@ -169,6 +172,10 @@ def database(url: str) -> dict[str, Any]:
 
 
 DATABASES = {"default": database(env.text("TESSERA_DATABASE_URL"))}
+# What is counted for a minute (wrong passwords, wrong tokens): in the process, and where there are several, in a folder of them all.
+_SHARED = {"BACKEND": "django.core.cache.backends.filebased.FileBasedCache", "LOCATION": STATE_DIR / "run" / "counted"}
+_OWN = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+CACHES = {"default": (_SHARED if WEB_PROCESSES > 1 else _OWN) | {"OPTIONS": {"MAX_ENTRIES": 10_000}}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Accounts ------------------------------------------------------------------------------------------------------------

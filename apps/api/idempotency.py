@@ -1,8 +1,8 @@
 """Idempotency-Key: a POST sent twice happens once.
 
 The kept reply commits together with the change, so neither exists without the other. A refusal changes nothing and is
-not kept: the same key may be tried again. A duplicate that arrives while the first is at work waits for it, at the
-unique index (PostgreSQL) or at the start of its transaction (SQLite), and gets the same reply.
+not kept: the same key may be tried again. A duplicate that arrives while the first is at work waits for it, at the locks
+of the change or at the unique index; its own change comes to nothing, and it gets the first one's reply.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,7 +23,7 @@ from apps.api.models import KeptReply
 from apps.api.plain import plain
 from apps.api.problems import IdempotencyKeyReused
 from apps.core import clock
-from apps.core.errors import InvalidInput
+from apps.core.errors import InvalidInput, PortalError
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -36,25 +36,34 @@ SECRETS = frozenset({"secret"})  # fields of a reply that are shown once and nev
 P = ParamSpec("P")
 
 
-Action = Callable[Concatenate[Any, Request, P], Response]
+Change = Callable[[], Response]
+Action = Callable[Concatenate[Any, Request, P], Change]
 
 
-def idempotent(action: Action[P]) -> Action[P]:
-    """For methods of views that change something. Without the header the action simply runs."""
+def idempotent(action: Action[P]) -> Callable[Concatenate[Any, Request, P], Response]:
+    """For methods of views that change something. They look up and check what needs no lock, and return the change: only that runs
+    in the transaction, for which others wait. Without the header the change simply runs."""
 
     @wraps(action)
     def once(view: Any, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> Response:
         key = key_of(request)
         if key is None:
-            return action(view, request, *args, **kwargs)
+            return action(view, request, *args, **kwargs)()
         _forget_expired()
-        with transaction.atomic():
-            kept, is_new = _reserve(request, key)
-            if not is_new:
-                return _replay(kept, request)
-            response = action(view, request, *args, **kwargs)
-            _keep(kept, response)
-            return response
+        kept = _find(request, key)
+        if kept is not None:
+            return _replay(kept, request)
+        change = action(view, request, *args, **kwargs)
+        try:
+            with transaction.atomic():
+                response = change()
+                _keep(request, key, response)
+        except (PortalError, IntegrityError):
+            kept = _find(request, key)
+            if kept is None:
+                raise
+            return _replay(kept, request)
+        return response
 
     return once
 
@@ -75,12 +84,8 @@ def _forget_expired() -> None:
         expired.delete()
 
 
-def _reserve(request: Request, key: str) -> tuple[KeptReply, bool]:
-    return KeptReply.objects.get_or_create(
-        actor=_actor_key(request),
-        key=key,
-        defaults={"fingerprint": _fingerprint(request), "expires_at": clock.now() + KEPT_FOR},
-    )
+def _find(request: Request, key: str) -> KeptReply | None:
+    return KeptReply.objects.filter(actor=_actor_key(request), key=key).first()
 
 
 def _actor_key(request: Request) -> str:
@@ -103,11 +108,17 @@ def _replay(kept: KeptReply, request: Request) -> Response:
     return Response(kept.body, status=kept.status, headers={**kept.headers, REPLAYED: "true"})
 
 
-def _keep(kept: KeptReply, response: Response) -> None:
-    kept.status = response.status_code
-    kept.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
-    kept.body = _without_secrets(plain(response.data))
-    kept.save(update_fields=["status", "headers", "body"])
+def _keep(request: Request, key: str, response: Response) -> None:
+    """Raises IntegrityError where another request with this key was faster."""
+    KeptReply.objects.create(
+        actor=_actor_key(request),
+        key=key,
+        fingerprint=_fingerprint(request),
+        status=response.status_code,
+        headers={name: response[name] for name in KEPT_HEADERS if name in response},
+        body=_without_secrets(plain(response.data)),
+        expires_at=clock.now() + KEPT_FOR,
+    )
 
 
 def _without_secrets(body: Any) -> Any:

@@ -1,5 +1,8 @@
 """Asks for experiments and deletes them; stop, start, extend and rename are the same for all kinds (`workloads.services`)."""
 
+from collections.abc import Callable
+from functools import partial
+
 from django.db import transaction
 
 from apps.audit.context import Actor
@@ -11,11 +14,11 @@ from apps.experiments.verdict import Verdict, preview
 from apps.tenants.models import Tenant
 from apps.workloads import services as workloads
 from apps.workloads.models import Workload
+from apps.workloads.services import Wish
 
-__all__ = ["Verdict", "delete_experiment", "preview", "request_experiment"]
+__all__ = ["Verdict", "Wish", "delete_experiment", "prepare_experiment", "preview", "request_experiment"]
 
 
-@transaction.atomic
 def request_experiment(
     *,
     actor: Actor,
@@ -27,16 +30,29 @@ def request_experiment(
     key: str | None = None,
 ) -> Workload:
     """Admitted, queued or refused in one transaction. The same `key` of the same person returns the same experiment."""
-    workload, is_new = workloads.request(
-        actor=actor,
-        tenant=tenant,
-        kind=NAME,
-        name=name,
-        environment=environment,
-        resources=resources,
-        time_limit_seconds=time_limit_seconds,
-        key=key,
-    )
+    return prepare_experiment(
+        Wish(
+            actor=actor,
+            tenant=tenant,
+            kind=NAME,
+            name=name,
+            environment=environment,
+            resources=resources,
+            time_limit_seconds=time_limit_seconds,
+            key=key,
+        )
+    )()
+
+
+def prepare_experiment(wish: Wish) -> Callable[[], Workload]:
+    """`request_experiment` in two steps: what needs no lock is checked now, what is returned does the rest in one transaction."""
+    workloads.check(wish)
+    return partial(_begin, wish)
+
+
+@transaction.atomic
+def _begin(wish: Wish) -> Workload:
+    workload, is_new = workloads.request(wish)
     if is_new:
         Experiment.objects.create(workload=workload, home=f"home-{workload.id}")
     return workload

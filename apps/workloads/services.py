@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -34,42 +34,60 @@ MIN_TIME_LIMIT = 60  # seconds
 MAX_TIME_LIMIT = 30 * 24 * 3600
 
 
-@transaction.atomic(savepoint=False)
-def request(
-    *,
-    actor: Actor,
-    tenant: Tenant,
-    kind: str,
-    name: str,
-    environment: Environment,
-    resources: Resources,
-    time_limit_seconds: int | None,
-    key: str | None = None,
-) -> tuple[Workload, bool]:
-    """Admit it, or queue it, or refuse it (NeverFits, QuotaExceeded). The same `key` again gives the first one's workload and False."""
-    tenant_policies.may_run(actor, tenant)
-    assert actor.user is not None, "Tessera itself runs nothing"
-    path = ledger.lock_path(tenant.id)
-    earlier = Workload.objects.filter(owner=actor.user, request_key=key).first() if key else None
-    if earlier is not None:
-        return earlier, False
-    _check(tenant, name, time_limit_seconds)
-    never = site_refusal(resources)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A workload that somebody asks for. `key` is of one form: the same again is the same wish."""
+
+    actor: Actor
+    tenant: Tenant
+    kind: str
+    name: str
+    environment: Environment
+    resources: Resources
+    time_limit_seconds: int | None = None
+    key: str | None = None
+
+
+def check(wish: Wish) -> None:
+    """All that can be said without the quota's locks, for which others wait. Raises as `request` does, which comes next."""
+    tenant_policies.may_run(wish.actor, wish.tenant)
+    if _earlier(wish) is not None:
+        return
+    _check(wish.tenant, wish.name, wish.time_limit_seconds)
+    never = site_refusal(wish.resources)
     if never is not None:
         raise refusal(never)
-    workload = Workload(kind=kind, owner=actor.user, tenant=tenant, environment=environment, request_key=key or None)
-    workload.name, workload.slug = name.strip(), slug_for(name, workload.id)
-    workload.time_limit_seconds = time_limit_seconds
-    workload.resources = resources
-    _enqueue(workload, path)
-    audit.record(
-        actor=actor,
-        verb=f"{kind}.create",
-        target=workload,
-        tenant=tenant.id,
-        after={"name": workload.name, "resources": asdict(resources), "time_limit_seconds": time_limit_seconds},
+
+
+@transaction.atomic(savepoint=False)
+def request(wish: Wish) -> tuple[Workload, bool]:
+    """Admit what was checked, or queue it, or refuse it (NeverFits, QuotaExceeded). Where it was wished before: that workload, and False."""
+    user = wish.actor.user
+    assert user is not None, "Tessera itself runs nothing"
+    path = ledger.lock_path(wish.tenant.id)
+    earlier = _earlier(wish)
+    if earlier is not None:
+        return earlier, False
+    workload = Workload(
+        kind=wish.kind, owner=user, tenant=wish.tenant, environment=wish.environment, request_key=wish.key or None
     )
+    workload.name, workload.slug = wish.name.strip(), slug_for(wish.name, workload.id)
+    workload.time_limit_seconds = wish.time_limit_seconds
+    workload.resources = wish.resources
+    _enqueue(workload, path)
+    after = {
+        "name": workload.name,
+        "resources": asdict(wish.resources),
+        "time_limit_seconds": wish.time_limit_seconds,
+    }
+    audit.record(actor=wish.actor, verb=f"{wish.kind}.create", target=workload, tenant=wish.tenant.id, after=after)
     return workload, True
+
+
+def _earlier(wish: Wish) -> Workload | None:
+    if not wish.key:
+        return None
+    return Workload.objects.filter(owner=wish.actor.user, request_key=wish.key).first()
 
 
 def _check(tenant: Tenant, name: str, time_limit_seconds: int | None) -> None:

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.scopes import EXPERIMENTS_WRITE
-from apps.api.idempotency import idempotent, key_of
+from apps.api.idempotency import Change, idempotent, key_of
 from apps.api.serializers import experiments as shapes
 from apps.api.serializers.experiments import ExperimentSerializer
 from apps.api.serializers.explain import GpuShareChangeSerializer
@@ -26,7 +26,7 @@ from apps.experiments import services as experiments
 from apps.experiments.kind import NAME
 from apps.workloads import resizing, selectors, services
 from apps.workloads.models import Phase, Workload
-from apps.workloads.resizing import Change
+from apps.workloads.resizing import Change as ShareChange
 
 
 class ExperimentFilter(django_filters.FilterSet):  # type: ignore[misc]
@@ -72,18 +72,25 @@ class ExperimentView(ResourceView):
         return self.reply(shapes.VerdictSerializer, verdict)
 
     @idempotent
-    def _create(self, request: Request) -> Response:
+    def _create(self, request: Request) -> Change:
         body = self.body(shapes.ExperimentCreateSerializer)
         asked = _Asked(self.actor, body)
-        workload = experiments.request_experiment(
+        wish = experiments.Wish(
             actor=self.actor,
             tenant=asked.tenant,
+            kind=NAME,
             name=body["name"],
             environment=asked.environment,
             resources=asked.resources,
             time_limit_seconds=body["time_limit_seconds"],
         )
-        return self._shown(workload, headers={"Location": f"{request.path}/{workload.id}"})
+        begin = experiments.prepare_experiment(wish)
+
+        def change() -> Response:
+            workload = begin()
+            return self._shown(workload, headers={"Location": f"{request.path}/{workload.id}"})
+
+        return change
 
     @extend_schema(
         summary="Rename an experiment",
@@ -107,29 +114,27 @@ class ExperimentView(ResourceView):
 
     @extend_schema(summary="Stop an experiment", request=shapes.StopSerializer, responses={202: ExperimentSerializer})
     @idempotent
-    def stop(self, request: Request, pk: UUID) -> Response:
+    def stop(self, request: Request, pk: UUID) -> Change:
         """Its home folder stays. Stopping what is stopped changes nothing."""
-        workload = experiment_at(self.actor, pk)
-        return self._shown(services.stop(actor=self.actor, workload=workload, **self.body(shapes.StopSerializer)))
+        workload, body = experiment_at(self.actor, pk), self.body(shapes.StopSerializer)
+        return lambda: self._shown(services.stop(actor=self.actor, workload=workload, **body))
 
     @extend_schema(
         summary="Start an experiment again", request=shapes.NothingSerializer, responses={202: ExperimentSerializer}
     )
     @idempotent
-    def start(self, request: Request, pk: UUID) -> Response:
+    def start(self, request: Request, pk: UUID) -> Change:
         """A new run, through quota and queue again. Starting what runs or waits changes nothing."""
         workload = experiment_at(self.actor, pk)
         self.body(shapes.NothingSerializer)
-        return self._shown(services.start(actor=self.actor, workload=workload))
+        return lambda: self._shown(services.start(actor=self.actor, workload=workload))
 
     @extend_schema(summary="Move the time limit", request=shapes.ExtendSerializer, responses=ExperimentSerializer)
     @idempotent
-    def extend(self, request: Request, pk: UUID) -> Response:
+    def extend(self, request: Request, pk: UUID) -> Change:
         """So many seconds more. Send an Idempotency-Key: without one, a repeated request extends twice."""
-        workload = experiment_at(self.actor, pk)
-        return self._shown(
-            services.extend(actor=self.actor, workload=workload, **self.body(shapes.ExtendSerializer)), status=200
-        )
+        workload, body = experiment_at(self.actor, pk), self.body(shapes.ExtendSerializer)
+        return lambda: self._shown(services.extend(actor=self.actor, workload=workload, **body), status=200)
 
     @reads(DryRunQuery)
     @extend_schema(
@@ -144,15 +149,15 @@ class ExperimentView(ResourceView):
         key_of(request)
         if not self.query["dry_run"]:
             return self._resize(request, pk)
-        change = Change(**self.body(GpuShareChangeSerializer))
+        change = ShareChange(**self.body(GpuShareChangeSerializer))
         verdict = resizing.preview(actor=self.actor, workload=experiment_at(self.actor, pk), change=change)
         return self.reply(shapes.ResizeVerdictSerializer, verdict)
 
     @idempotent
-    def _resize(self, request: Request, pk: UUID) -> Response:
+    def _resize(self, request: Request, pk: UUID) -> Change:
         workload = experiment_at(self.actor, pk)
-        change = Change(**self.body(GpuShareChangeSerializer))
-        return self._shown(resizing.resize(actor=self.actor, workload=workload, change=change))
+        change = ShareChange(**self.body(GpuShareChangeSerializer))
+        return lambda: self._shown(resizing.resize(actor=self.actor, workload=workload, change=change))
 
     def _shown(self, workload: Workload, *, status: int = 202, headers: dict[str, str] | None = None) -> Response:
         tagged = {"ETag": etag(workload.generation), **(headers or {})}

@@ -1,6 +1,6 @@
 """GPUs, tokens, the audit trail, and oneself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
@@ -16,7 +16,7 @@ from apps.accounts import selectors as accounts
 from apps.accounts import services
 from apps.accounts.models import ApiToken, User
 from apps.accounts.scopes import PLATFORM, TOKENS_WRITE
-from apps.api.idempotency import idempotent
+from apps.api.idempotency import Change, idempotent
 from apps.api.serializers import platform as shapes
 from apps.api.views.base import ResourceView
 from apps.api.views.lookup import tenant_named
@@ -119,10 +119,13 @@ class TokenView(ResourceView):
         summary="Make a token", request=shapes.TokenCreateSerializer, responses={201: shapes.NewTokenSerializer}
     )
     @idempotent
-    def create(self, request: Request) -> Response:
+    def create(self, request: Request) -> Change:
         """Its secret is in this reply and nowhere else."""
         asked = self.body(shapes.TokenCreateSerializer)
         tenant = tenant_named(self.actor, asked["tenant"], "tenant") if asked["tenant"] else None
+        return lambda: self._made(request, asked, tenant)
+
+    def _made(self, request: Request, asked: Mapping[str, Any], tenant: Tenant | None) -> Response:
         token, secret = services.create_token(
             actor=self.actor,
             user=_person(request),

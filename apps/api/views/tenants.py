@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.models import User
 from apps.accounts.scopes import MEMBERS_WRITE
 from apps.accounts.selectors import find_user
-from apps.api.idempotency import idempotent
+from apps.api.idempotency import Change, idempotent
 from apps.api.serializers.tenants import (
     MemberPutSerializer,
     MemberQuery,
@@ -66,11 +66,15 @@ class TenantView(ResourceView):
         summary="Make a tenant or a department", request=TenantCreateSerializer, responses={201: TenantSerializer}
     )
     @idempotent
-    def create(self, request: Request) -> Response:
+    def create(self, request: Request) -> Change:
         asked = self.body(TenantCreateSerializer)
         parent = tenant_named(self.actor, asked["parent"], "parent") if asked["parent"] else None
-        tenant = services.create_tenant(actor=self.actor, name=asked["name"], kind=asked["kind"], parent=parent)
-        return self._shown(tenant, status=201, headers={"Location": f"{request.path}/{tenant.slug}"})
+
+        def change() -> Response:
+            tenant = services.create_tenant(actor=self.actor, name=asked["name"], kind=asked["kind"], parent=parent)
+            return self._shown(tenant, status=201, headers={"Location": f"{request.path}/{tenant.slug}"})
+
+        return change
 
     @extend_schema(summary="Rename a tenant", request=TenantPatchSerializer, responses=TenantSerializer)
     def partial_update(self, request: Request, slug: str) -> Response:

@@ -42,7 +42,8 @@ class Command(BaseCommand):
             doors = parts.open_doors()
             site.prepare(demo=not no_demo)
             made = parts.all_parts(doors, site.simulated_node())
-            asyncio.run(_Up(Supervisor(made, logs=settings.STATE_DIR / "logs", register=_REGISTER)).run())
+            supervisor = Supervisor(made, logs=settings.STATE_DIR / "logs", register=_REGISTER)
+            asyncio.run(_Up(supervisor, parts.stop_order(made)).run())
         except (PortalError, CannotStart, parts.PortTaken, site.NotReady) as problem:
             raise CommandError(str(problem)) from None
         except KeyboardInterrupt:
@@ -54,8 +55,8 @@ class Command(BaseCommand):
 class _Up:
     """One life of the product: start, run, stop; what the signals mean at each moment."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
+    def __init__(self, supervisor: Supervisor, stop_order: list[str]) -> None:
+        self._supervisor, self._stop_order = supervisor, stop_order
         self._asked = asyncio.Event()
 
     async def run(self) -> None:
@@ -91,7 +92,7 @@ class _Up:
                 await _stop_experiments(self._supervisor.hurry)
         except PortalError as problem:
             terminal.warn(f"experiments were not stopped and go on running: {problem}")
-        await self._supervisor.stop(parts.STOP_FIRST + parts.STOP_LAST)
+        await self._supervisor.stop(self._stop_order)
         terminal.done("everything has ended")
 
 
