@@ -1,11 +1,12 @@
 """Reads limits and held claims along the tenant tree. Inside a transaction that holds `lock_path` the numbers stay true."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Count, QuerySet, Sum
+from django.db import connection
+from django.db.models import QuerySet, Sum
 
 from apps.quotas.admission import AMOUNTS, NOTHING, Amounts, Limits, Node
 from apps.quotas.models import Claim, Quota
@@ -82,12 +83,26 @@ def nodes(path: Path, owner_id: UUID | None, waiting: Waiting) -> list[Node]:
 
 
 def _held_by(tenant_ids: Iterable[UUID]) -> dict[tuple[UUID, UUID], Amounts]:
-    """What each owner holds in each tenant."""
-    sums = {name: Sum(name) for name in AMOUNTS}
-    rows: Iterable[Any] = (
-        held().filter(tenant__in=tenant_ids).values("tenant_id", "owner_id").annotate(running=Count("id"), **sums)
-    )
-    return {(row.pop("tenant_id"), row.pop("owner_id")): Amounts(**row) for row in rows}
+    """What each owner holds in each tenant. In SQL, since others wait for the locks meanwhile: to build the same of expressions takes
+    four times as long as everything else here."""
+    ids = [_ID.get_db_prep_value(one, connection) for one in tenant_ids]
+    marks = ", ".join(["%s"] * len(ids))
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_SUMS} WHERE settled_at IS NULL AND tenant_id IN ({marks}) GROUP BY tenant_id, owner_id", ids)
+        rows = cursor.fetchall()
+    return {(_ID.to_python(row[0]), _ID.to_python(row[1])): _amounts(row[2:]) for row in rows}
+
+
+def _amounts(sums: Sequence[Any]) -> Amounts:
+    """Sums of whole numbers, which PostgreSQL gives as decimals."""
+    running, *amounts = (int(one) for one in sums)
+    return Amounts(**dict(zip(AMOUNTS, amounts, strict=True)), running=running)
+
+
+_ID: Final = Claim._meta.get_field("id")
+_SUMS: Final = (
+    f"SELECT tenant_id, owner_id, COUNT(*), {', '.join(f'SUM({name})' for name in AMOUNTS)} FROM {Claim._meta.db_table}"  # noqa: S608 - names of columns
+)
 
 
 def _node(

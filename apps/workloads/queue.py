@@ -32,6 +32,9 @@ def ahead_of(workload: Workload) -> QuerySet[Workload]:
 
 def waiting_for(workload: Workload) -> Waiting:
     """What the quota must know of the queue to decide about `workload`."""
+    has_place = workload.phase == Phase.QUEUED
+    if not has_place and not queued().order_by().exists():  # as a rule, and quicker told than all the rest
+        return Waiting()
     kinds_of_waiting = (
         ahead_of(workload).order_by().values_list("tenant_id", "owner_id", "evidence__node", "evidence__dimension")
     )
@@ -44,7 +47,7 @@ def waiting_for(workload: Workload) -> Waiting:
             users.add((node, str(owner_id)))
         else:
             nodes.add(node)
-    return Waiting(counts, frozenset(nodes), frozenset(users), has_place=workload.phase == Phase.QUEUED)
+    return Waiting(counts, frozenset(nodes), frozenset(users), has_place)
 
 
 def decide(workload: Workload, path: ledger.Path) -> Decision:

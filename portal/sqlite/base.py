@@ -14,9 +14,9 @@ _turns: dict[str, Turn] = {}
 _making = threading.Lock()
 
 
-def _turn_of(database: str) -> Turn:
+def _turn_of(database: str, *, behind: bool = False) -> Turn:
     with _making:
-        return _turns.setdefault(database, Turn(database))
+        return _turns.setdefault(database, Turn(database, behind=behind))
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -51,7 +51,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         name = str(self.settings_dict["NAME"])
         if self._turn is not None or self.is_in_memory_db():
             return
-        turn = _turn_of(name)
+        turn = _turn_of(name, behind=bool(self.settings_dict.get("BEHIND")))
         if not turn.take(_SECONDS):
             raise OperationalError("database is locked: its turn did not come")
         self._turn = turn

@@ -1,5 +1,6 @@
 """What bodies, queries and replies have in common. Bodies are strict: an unknown or mistyped field is never ignored."""
 
+import threading
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -28,6 +29,21 @@ class Strict(serializers.Serializer[Any]):
 
 class Reply(serializers.Serializer[Any]):
     """For answers only: built from dictionaries, never written to."""
+
+
+_shapes: threading.local = threading.local()
+
+
+def shown(reply: type[Reply], row: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """One row's answer. The fields, all of which Django REST framework copies for every serializer, are made once for each thread."""
+    kept: dict[type[Reply], Reply] = vars(_shapes).setdefault("kept", {})
+    shape = kept.get(reply) or kept.setdefault(reply, reply())
+    shape._context = context
+    try:
+        answer: dict[str, Any] = shape.to_representation(row)
+    finally:
+        shape._context = {}
+    return answer
 
 
 class Text(serializers.CharField):

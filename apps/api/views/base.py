@@ -15,7 +15,7 @@ from rest_framework.viewsets import GenericViewSet
 from apps.accounts.actors import actor_of
 from apps.api.problems import PreconditionFailed, PreconditionRequired
 from apps.api.requests import check_query, request_id
-from apps.api.serializers.base import Reply, Strict
+from apps.api.serializers.base import Reply, Strict, shown
 from apps.audit.context import Actor
 
 Action = TypeVar("Action", bound=Callable[..., Any])
@@ -81,7 +81,7 @@ class ResourceView(GenericViewSet[Any]):
     def reply(
         self, reply: type[Reply], row: Any, *, status: int = 200, headers: dict[str, str] | None = None, **context: Any
     ) -> Response:
-        return Response(reply(row, context=self.context(**context)).data, status=status, headers=headers)
+        return Response(shown(reply, row, self.context(**context)), status=status, headers=headers)
 
     def context(self, **more: Any) -> dict[str, Any]:
         return {"actor": self.actor, "request": self.request, **more}

@@ -112,3 +112,48 @@ def test_a_forked_child_does_not_share_its_parents_turn(turn: Turn) -> None:
         os._exit(0 if not copy.take(0.0) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     turn.give()
+
+
+# Each takes, and tells who wrote. The worker's first look comes while the other has its turn.
+WORKER = (
+    "turn = Turn(turn._path.parent.joinpath('database').as_posix(), behind=True)\n"
+    "print('begun', flush=True)\n"
+    "print(turn.take(60), flush=True); turn.give()"
+)
+
+
+def test_work_waits_until_nobody_who_is_answered_wants_to_write(turn: Turn, tmp_path: Path) -> None:
+    worker, lock = Turn(str(tmp_path / "database"), behind=True), threading.Lock()
+    order: list[str] = []
+
+    def write(who: str, mine: Turn) -> None:
+        assert mine.take(LONG)
+        with lock:
+            order.append(who)
+        mine.give()
+
+    assert turn.take(LONG)
+    answers = [threading.Thread(target=write, args=("answer", turn)) for _ in range(5)]
+    work = threading.Thread(target=write, args=("work", worker))
+    for count, thread in enumerate(answers, 1):
+        thread.start()
+        while len(turn._waiting) < count:
+            os.sched_yield()
+    worker._files.let_others_go = lambda _end, wait=worker._files.let_others_go: wait(float("inf"))  # type: ignore
+    work.start()
+    while not worker._interested:
+        os.sched_yield()
+    turn.give()
+    for thread in (*answers, work):
+        thread.join()
+    assert order == ["answer"] * 5 + ["work"]
+
+
+def test_work_waits_a_moment_only(turn: Turn, tmp_path: Path) -> None:
+    """Somebody is interested all the time, as under a load that is too high."""
+    turn._count(1)
+    worker = other(tmp_path, WORKER)
+    assert said(worker) == "begun"
+    assert said(worker) == "True"
+    worker.communicate()
+    turn._count(-1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 
 from apps.cluster import services as cluster
 from apps.workloads import lease
@@ -22,6 +23,7 @@ class Command(BaseCommand):
     requires_system_checks = ()  # they load every page and would only delay a take-over
 
     def handle(self, *_args: Any, **_options: Any) -> None:
+        connections.settings["default"]["BEHIND"] = True  # people's requests are written first (portal.sqlite)
         folder = Path(settings.STATE_DIR) / "run"
         lease.lock_file(folder)  # waits; SIGTERM ends the wait as it ends any process
         try:
