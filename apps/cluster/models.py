@@ -34,6 +34,8 @@ class Health(models.Model):
 
 
 class Gpu(models.Model):
+    """One card. All of them are as old as the site's `observed_at`."""
+
     uuid = models.CharField(max_length=64, primary_key=True)
     node = models.CharField(max_length=253)
     index = models.PositiveIntegerField()
@@ -45,7 +47,6 @@ class Gpu(models.Model):
     simulated = models.BooleanField(default=False)
     attributes = models.JSONField(default=dict)
     holders = models.JSONField(default=list)  # [{"uid", "memory", "compute", "ceiling"}]
-    observed_at = models.DateTimeField()
 
     class Meta:
         ordering: ClassVar = ["node", "index"]

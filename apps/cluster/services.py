@@ -1,5 +1,6 @@
 """Makes the cluster driver that the settings name, and keeps the inventory mirror."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -91,28 +92,49 @@ def terminals() -> Terminals | None:
     return found if isinstance(found, Terminals) else None
 
 
-@transaction.atomic
+class Mirror:
+    """Keeps the mirror like what the driver says. It remembers what it wrote, so that of thousands of cards only those that changed cost
+    anything; nobody else writes them while it lives, and after `forget` it looks all the same."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, Card] | None = None
+
+    def forget(self) -> None:
+        self._written = None
+
+    def show(self, inventory: Inventory) -> bool:
+        """Returns whether anything but the time of observation changed; then the bell `cluster` rings."""
+        seen = {card.uuid: card for card in inventory.cards}
+        known, self._written = self._written, None  # until it is committed
+        with transaction.atomic():
+            changed = _mirror_cards(seen, known)
+            changed = _mirror_site(inventory) or changed
+            if changed:
+                bells.ring("cluster")
+        self._written = seen
+        return changed
+
+
 def mirror_inventory(inventory: Inventory) -> bool:
-    """Rewrite the mirror. Returns whether anything but the time of observation changed; then the bell `cluster` rings."""
-    known = Gpu.objects.in_bulk()
-    seen = {card.uuid: _fields(card) for card in inventory.cards}
-    gone = known.keys() - seen.keys()
-    new = {uuid: fields for uuid, fields in seen.items() if uuid not in known or _differs(known[uuid], fields)}
+    """Once, by whoever knows nothing of what is there."""
+    return Mirror().show(inventory)
+
+
+def _mirror_cards(seen: Mapping[str, Card], known: Mapping[str, Card] | None) -> bool:
+    if known is None:
+        rows = Gpu.objects.in_bulk()
+        gone = rows.keys() - seen.keys()
+        new = [card for card in seen.values() if card.uuid not in rows or _differs(rows[card.uuid], _fields(card))]
+    else:
+        gone = known.keys() - seen.keys()
+        new = [card for card in seen.values() if card is not known.get(card.uuid) and card != known.get(card.uuid)]
     if gone:
         Gpu.objects.filter(uuid__in=gone).delete()
     if new:
-        rows = [Gpu(uuid=uuid, observed_at=inventory.observed_at, **fields) for uuid, fields in new.items()]
-        Gpu.objects.bulk_create(
-            rows,
-            update_conflicts=True,
-            unique_fields=["uuid"],
-            update_fields=[*next(iter(new.values())), "observed_at"],
-        )
-    Gpu.objects.filter(uuid__in=seen.keys() - new.keys()).update(observed_at=inventory.observed_at)
-    changed = _mirror_site(inventory) or bool(gone or new)
-    if changed:
-        bells.ring("cluster")
-    return changed
+        made = [Gpu(uuid=card.uuid, **_fields(card)) for card in new]
+        fields = list(_fields(new[0]))
+        Gpu.objects.bulk_create(made, update_conflicts=True, unique_fields=["uuid"], update_fields=fields)
+    return bool(gone or new)
 
 
 def _mirror_site(inventory: Inventory) -> bool:

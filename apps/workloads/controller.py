@@ -12,7 +12,7 @@ from uuid import UUID
 
 from apps.accounts import services as accounts
 from apps.cluster.protocol import Cluster, Healthy
-from apps.cluster.services import keep_health, mirror_inventory
+from apps.cluster.services import Mirror, keep_health
 from apps.cluster.specs import Observation
 from apps.core import bells, clock
 from apps.core.errors import Unavailable
@@ -42,6 +42,7 @@ class Controller:
         self._timer = asyncio.Event()
         self._cards = asyncio.Event()
         self._everything = asyncio.Event()
+        self._mirror = Mirror()
         self._bypass = bypass.Watch()
         self._suspects: set[UUID] = set()  # have ended, and were seen to run
         self._visits = Visits(self._reached, self._unreached, again=self._queue.add)
@@ -144,6 +145,7 @@ class Controller:
         seen = await self._cluster.list()
         differ, orphans = await self._rows(resync.compare, self._fence, seen)
         self._suspects.update(orphans)
+        self._mirror.forget()
         for workload_id in (*differ, *orphans):
             self._queue.add(workload_id)
         for event in (self._cards, self._admission, self._timer):
@@ -198,7 +200,7 @@ class Controller:
             await asyncio.sleep(max(GATHER_SECONDS, took * REST))
             self._cards.clear()
             began = asyncio.get_running_loop().time()
-            await self._upkeep_rows(mirror_inventory, await self._cluster.inventory())
+            await self._upkeep_rows(self._mirror.show, await self._cluster.inventory())
             took = asyncio.get_running_loop().time() - began
 
     async def _samples(self) -> None:

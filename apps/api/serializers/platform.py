@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.accounts.scopes import SCOPES
 from apps.accounts.services import MAX_TOKEN_LIFE
+from apps.api.plain import moment
 from apps.api.serializers.base import Moment, Reply, Strict, Text, Whole
 from apps.api.serializers.explain import EvidenceField, ExplanationSerializer
 from apps.cluster.diagnosis import Area, Diagnosis, Level
@@ -52,7 +54,11 @@ class GpuSerializer(Reply):
     simulated = serializers.BooleanField()
     holders = serializers.SerializerMethodField()
     use = serializers.SerializerMethodField(help_text="null: no figures in the last minute.")
-    observed_at = Moment()
+    observed_at = serializers.SerializerMethodField()
+
+    @extend_schema_field(Moment())
+    def get_observed_at(self, _gpu: Any) -> str | None:
+        return moment(self.context["observed_at"])
 
     def get_holders(self, gpu: Any) -> Any:
         names: dict[str, str] = self.context["names"]

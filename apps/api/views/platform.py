@@ -64,12 +64,14 @@ class GpuView(ResourceView):
         return cluster.gpus() if somewhere else cluster.gpus().none()
 
     def _around(self, gpus: Sequence[Gpu]) -> dict[str, Any]:
-        """Names of the visible holders, and the newest figures: two queries, however many GPUs."""
+        """Names of the visible holders, the newest figures, and when all that was seen: three queries, however many GPUs."""
+        site = cluster.site()
         held = {found for gpu in gpus for holder in gpu.holders if (found := _workload_id(holder["uid"]))}
         names = workloads.visible_to(self.actor).filter(id__in=held).values_list("id", "name")
         return {
             "names": {str(workload_id): name for workload_id, name in names},
             "latest": telemetry.latest(f"card:{gpu.uuid}" for gpu in gpus),
+            "observed_at": site.observed_at if site else None,
         }
 
 

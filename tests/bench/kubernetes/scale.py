@@ -262,7 +262,7 @@ def _restarted(made: Rig) -> float:
     controller = made.product.part("controller")
     began = time.time()
     os.kill(controller, 9)
-    cards = "SELECT count(*) FROM cluster_gpu WHERE observed_at > ?"
+    cards = "SELECT count(*) FROM cluster_gpu, cluster_site WHERE cluster_site.observed_at > ?"
     until(lambda: _known(made, began) >= RESTARTED, "all were seen anew", limit=200, pause=0.5)
     until(lambda: _count(made, cards, began) >= NODES * 8, "the cards are mirrored", limit=100, pause=0.5)
     print(f"  a new controller knew all after {time.time() - began:.1f} s", flush=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.cluster import selectors, services
@@ -39,7 +39,7 @@ def test_the_mirror_shows_what_the_driver_said_and_says_whether_it_changed(stopp
     assert not services.mirror_inventory(inventory(stopped_clock, H100, holding(L40S, (8, 300))))
     site = selectors.site()
     assert site is not None
-    assert {gpu.observed_at for gpu in selectors.gpus()} == {site.observed_at} == {stopped_clock.now}
+    assert site.observed_at == stopped_clock.now
 
 
 @pytest.mark.django_db
@@ -139,3 +139,39 @@ def test_the_mirror_costs_few_queries_where_nothing_changed(
     stopped_clock.tick(seconds=timedelta(seconds=15).total_seconds())
     with django_assert_max_num_queries(8):
         services.mirror_inventory(inventory(stopped_clock, *cards))
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(0, 4), st.integers(0, 3), max_size=5), max_size=6), st.sets(st.integers(0, 5))
+)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.django_db
+def test_a_mirror_that_remembers_shows_what_one_that_looks_shows(
+    stopped_clock: Clock, looks: list[dict[int, int]], forgets: set[int]
+) -> None:
+    """`looks` are what is seen each time: cards with how many holders."""
+    Gpu.objects.all().delete()
+    mirror = services.Mirror()
+    before: set[str] | None = None
+    for number, seen in enumerate(looks):
+        cards = [holding(replace(H100, uuid=f"GPU-{n}", index=n), *[(1, 100)] * holders) for n, holders in seen.items()]
+        if number in forgets:
+            mirror.forget()
+        changed = mirror.show(inventory(stopped_clock, *cards))
+        assert before is None or changed == (before != set(map(repr, cards)))
+        before = set(map(repr, cards))
+        assert {gpu.uuid: len(gpu.holders) for gpu in selectors.gpus()} == {f"GPU-{n}": h for n, h in seen.items()}
+
+
+@pytest.mark.django_db
+def test_what_could_not_be_written_is_not_taken_for_written(
+    stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = services.Mirror()
+    mirror.show(inventory(stopped_clock, H100))
+    with monkeypatch.context() as broken:
+        broken.setattr(services, "_mirror_site", lambda _inventory: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            mirror.show(inventory(stopped_clock, H100, L40S))
+    assert mirror.show(inventory(stopped_clock, H100, L40S))
+    assert selectors.gpus().count() == 2

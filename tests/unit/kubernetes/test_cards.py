@@ -202,6 +202,52 @@ def test_room_is_said_exactly_where_a_card_has_it(taken: list[tuple[int, int]], 
     assert has_room == any(79 - held >= memory and 1000 - share >= compute for held, share in taken)
 
 
+# What may happen, each to one of a few things: (what, which, how).
+HAPPENING = st.tuples(st.sampled_from(["node", "slice", "claim"]), st.integers(0, 2), st.integers(0, 3))
+
+
+def _thing(what: str, which: int, how: int) -> dict[str, Any] | None:
+    """Of kind `what` number `which`; `how` says in which state, 0: it is gone."""
+    if how == 0:
+        return None
+    if what == "node":
+        return node(f"n{which}", ready="True" if how == 1 else "False", unschedulable=how == 3)
+    if what == "slice":
+        return slice_(*(device(index) for index in range(how)), name=f"n{which}", pool=f"n{which}")
+    return claim(spec(uid=f"u{which}"), (f"gpu-{how - 1}", f"{how}Gi", "100"), name=f"c{which}", pool=f"n{how % 3}")
+
+
+@given(st.lists(HAPPENING, max_size=30), st.sets(st.integers(0, 29)))
+def test_cards_are_the_same_however_the_world_came_to_be(
+    happenings: list[tuple[str, int, int]], looks: set[int]
+) -> None:
+    """Those that changed alone are made anew; whoever begins with what is there now sees the same."""
+    made, there = World(), dict[tuple[str, int], dict[str, Any]]()
+    for number, (what, which, how) in enumerate(happenings):
+        before, after = there.get((what, which)), _thing(what, which, how)
+        if before is None and after is None:
+            continue
+        getattr(made, f"{what}_changed")(before, after)
+        if after is None:
+            del there[what, which]
+        else:
+            there[what, which] = after
+        if number in looks:
+            made.cards()
+    fresh = World()
+    for (what, _which), thing in there.items():
+        getattr(fresh, f"{what}_changed")(None, thing)
+    assert made.cards() == fresh.cards()
+
+
+def test_a_card_to_which_nothing_happens_stays_the_same_object() -> None:
+    made = world(device(0), device(1))
+    first, second = made.cards()
+    made.claim_changed(None, claim(spec(), ("gpu-0", "8Gi", "300")))
+    assert made.cards()[0] != first
+    assert made.cards()[1] is second
+
+
 def test_capacities_are_read_in_any_unit() -> None:
     made = world(device(0, capacity={"memory": {"value": "81920M"}, "compute": {"value": "1k"}}))
     assert made.cards()[0].memory == quantities.whole("81920M")

@@ -56,12 +56,20 @@ class Journal:
                 await self.more.wait_for(lambda: len(self.events) > seen)  # noqa: B023
 
 
+@dataclass
+class Slow:
+    """Until `over`; `asked` once somebody waits."""
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 @attrs.define(kw_only=True)
 class ApiServer(kmock.KubernetesEmulator):
     """Holds a node, and whatever a test puts in."""
 
     version: int = 100
-    slow: asyncio.Event | None = None  # until it is set, claims are asked for and not answered
+    slow: Slow | None = None  # claims are asked for and not answered
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -108,7 +116,8 @@ class ApiServer(kmock.KubernetesEmulator):
                     present.create(request.data)
                 await self._buses[request.resource].put({"type": "ADDED", "object": request.data})
         if self.slow and request.resource == CLAIMS:
-            await self.slow.wait()
+            self.slow.asked.set()
+            await self.slow.over.wait()
         response = await super()._handle(request)
         if isinstance(response, web.Response) and response.status >= 400 and not response.body:
             status = {"kind": "Status", "code": response.status, "message": f"scripted {response.status}"}

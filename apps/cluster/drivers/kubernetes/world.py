@@ -18,6 +18,7 @@ from apps.cluster.drivers.kubernetes.objects import (
     made_at,
     name_of,
     namespace_of,
+    node_health,
     run_of,
     workload_of,
 )
@@ -43,7 +44,10 @@ class World:
         self._parts: dict[Key, list[Part]] = {}  # by claim
         self._held: dict[Place, dict[Key, list[Part]]] = {}
         self._specs: dict[str, RunSpec | None] = {}  # by pod's id
-        self._shown: tuple[int, tuple[Card, ...]] | None = None
+        self._current: dict[Place, Card] = {}  # with holders; the same object until something about it changes
+        self._touched: set[Place] = set()  # whose current card is to be made anew
+        self._order: list[Place] | None = []  # by node and index; None: to be made anew
+        self._shown: tuple[Card, ...] | None = ()
 
     # --- Being told ------------------------------------------------------------------------------------------------------
     def pod_changed(self, before: Manifest | None, after: Manifest | None) -> str:
@@ -67,6 +71,7 @@ class World:
         key = key_of(thing)
         for part in self._parts.pop(key, ()):
             self._held.get(part.place, {}).pop(key, None)
+            self._touch(part.place)
         if before is not None:
             self._owners.pop(id_of(before), None)
         if after is None:
@@ -77,6 +82,7 @@ class World:
                 self._parts[key] = parts
             for part in parts:
                 self._held.setdefault(part.place, {}).setdefault(key, []).append(part)
+                self._touch(part.place)
         self.room += 1
         return workload_of(thing)
 
@@ -89,6 +95,7 @@ class World:
                 slices[name_of(after)] = after
             for place in self._places.pop(pool, ()):
                 self._cards.pop(place, None)
+                self._touch(place)
             found = {
                 place: card
                 for slice_ in cards.newest(slices.values())
@@ -96,16 +103,22 @@ class World:
             }
             self._places[pool] = list(found)
             self._cards.update(found)
+            self._touch(*found)
+        self._order = None
         self.room += 1
         self.offers += 1
 
     def node_changed(self, before: Manifest | None, after: Manifest | None) -> None:
         thing = after or before
         assert thing is not None
+        name = name_of(thing)
+        known = self.nodes.get(name)
         if after is None:
-            self.nodes.pop(name_of(thing), None)
+            self.nodes.pop(name, None)
         else:
-            self.nodes[name_of(thing)] = after
+            self.nodes[name] = after
+        if node_health(known) != node_health(after):
+            self._touch(*(place for place, card in self._cards.items() if card.node == name))
         self.room += 1
         self.offers += 1
 
@@ -166,14 +179,27 @@ class World:
         return [slice_ for pool in self._slices.values() for slice_ in pool.values()]
 
     def cards(self) -> tuple[Card, ...]:
-        """With holders, by node and index."""
-        if self._shown is None or self._shown[0] != self.room:
-            found = [
-                cards.with_holders(card, self._parts_on(place), self.nodes.get(card.node))
-                for place, card in self._cards.items()
-            ]
-            self._shown = self.room, tuple(sorted(found, key=lambda card: (card.node, card.index, card.uuid)))
-        return self._shown[1]
+        """With holders, by node and index. What did not change is the same object as before: of thousands of cards few do at a time."""
+        if self._shown is None:
+            for place in self._touched:
+                card = self._cards.get(place)
+                if card is None:
+                    self._current.pop(place, None)
+                else:
+                    self._current[place] = cards.with_holders(card, self._parts_on(place), self.nodes.get(card.node))
+            self._touched.clear()
+            if self._order is None:
+                self._order = sorted(self._current, key=self._by_node)
+            self._shown = tuple(self._current[place] for place in self._order)
+        return self._shown
+
+    def _by_node(self, place: Place) -> tuple[str, int, str]:
+        card = self._current[place]
+        return card.node, card.index, card.uuid
+
+    def _touch(self, *places: Place) -> None:
+        self._touched.update(places)
+        self._shown = None
 
     def _parts_on(self, place: Place) -> Iterable[Part]:
         for parts in self._held.get(place, {}).values():

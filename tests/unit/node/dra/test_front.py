@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kubernetes.aio import client
 
-from tests.unit.node.apiserver import CLAIMS, NODE, ApiServer, resource_claim
+from tests.unit.node.apiserver import CLAIMS, NODE, ApiServer, Slow, resource_claim
 from tests.unit.node.claimed import CARD, make_node
 from tests.unit.node.dra.kubelet import kubelet
 from tests.unit.node.dra.test_plugin import UID, folder, server  # noqa: F401
@@ -99,17 +99,16 @@ async def test_a_call_between_two_agents_waits_and_is_answered(update: Update) -
 async def test_an_agent_that_ends_answers_the_calls_that_run(update: Update, server: ApiServer) -> None:  # noqa: F811
     """kubelet would tell the owner of the pod that it failed, and try again after more than a minute."""
     update.take_over(OLD)
-    server.slow = asyncio.Event()
+    server.slow = Slow()
     async with kubelet(update.place / "k", OLD) as caller:
         watching = aiter(caller.health.NodeWatchResources(health.NodeWatchResourcesRequest()))
         assert len((await anext(watching)).devices) == 1
         asked = asyncio.create_task(caller.prepare((UID, "claim")))
-        while not server.asked("fetch", CLAIMS):
-            await asyncio.sleep(0)
+        await server.slow.asked.wait()
         stopped = asyncio.create_task(update.stop(OLD))
         assert await anext(watching, None) is None, "who watches the health of devices goes to the next agent"
         _, waits = await asyncio.wait({asked, stopped}, timeout=1)
         assert waits == {asked, stopped}
-        server.slow.set()
+        server.slow.over.set()
         assert (await asked)[UID].error == ""
         await stopped
