@@ -24,7 +24,7 @@ class Kind(StrEnum):
     NO_CLAIM = "no_claim"  # a pod with a share that runs without an allocated claim
     ORPHAN_CLAIM = "orphan_claim"  # holds a part of a card for a pod that is no more
     FOREIGN_CLAIM = "foreign_claim"  # holds a part of a card and is none of this portal's
-    LEFT_OVER = "left_over"  # a secret or template without its pod
+    LEFT_OVER = "left_over"  # a secret, or a claim that holds nothing, without its pod
 
 
 @dataclass(frozen=True, slots=True)

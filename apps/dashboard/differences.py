@@ -62,7 +62,7 @@ _MEANINGS = {
     Kind.LEFT_OVER: (
         gettext_lazy("Left behind"),
         gettext_lazy(
-            "A secret or a template whose pod is no more. It holds no card, and is removed after a while by itself."
+            "A secret or a claim whose pod is no more. It holds no card, and is removed after a while by itself."
         ),
     ),
 }
@@ -226,7 +226,7 @@ def _removal(one: Difference) -> list[str]:
             _(
                 "Its programs are asked to end, and are ended by force when their grace is over: what is not saved is lost."
             ),
-            _("The controller then deletes its secret and its claim template; its part of the card is free."),
+            _("The controller then deletes its secret and its claim; its part of the card is free."),
             _("The home folder stays."),
         ]
     if one.kind is Kind.ORPHAN_CLAIM:

@@ -101,7 +101,7 @@ def test_the_portals_account_rules_in_a_tenants_namespace_once_it_has_bound_its_
     installed: Cluster, tenant: str
 ) -> None:
     bind(installed, tenant)
-    questions = ("create pods", "get secrets", "create pods/exec", "create resourceclaimtemplates")
+    questions = ("create pods", "get secrets", "create pods/exec", "create resourceclaims")
     pods.eventually(lambda: all(may(installed, PORTAL, f"{question} -n {tenant}") for question in questions))
 
 

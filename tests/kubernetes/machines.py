@@ -126,8 +126,11 @@ class Machines:
 
     def _release(self, pod: Manifest) -> None:
         for claim in self.server.all("resourceclaims"):
-            if claim["metadata"].get("ownerReferences", [{}])[0].get("uid") == pod["metadata"]["uid"]:
-                self.server.drop("resourceclaims", claim["metadata"]["name"])
+            name, id_ = claim["metadata"]["name"], pod["metadata"]["uid"]
+            if claim["metadata"].get("ownerReferences", [{}])[0].get("uid") == id_:
+                self.server.drop("resourceclaims", name)
+            elif any(one["uid"] == id_ for one in claim.get("status", {}).get("reservedFor") or ()):
+                self.server.patch("resourceclaims", name, {"status": {"allocation": None, "reservedFor": None}})
         self._place_all()
 
     def _place_all(self) -> None:
@@ -160,10 +163,13 @@ class Machines:
         return True
 
     def _claims(self, pod: Manifest) -> list[Manifest]:
-        """Made from their templates, once."""
+        """Those that it names, and those of templates, which are made once."""
         made = []
         statuses = []
         for wanted in pod["spec"].get("resourceClaims", ()):
+            if "resourceClaimName" in wanted:
+                made.append(self.server.one("resourceclaims", wanted["resourceClaimName"]))
+                continue
             name = f"{pod['metadata']['name']}-{wanted['name']}"
             statuses.append({"name": wanted["name"], "resourceClaimName": name})
             known = [c for c in self.server.all("resourceclaims") if c["metadata"]["name"] == name]

@@ -83,7 +83,7 @@ async def test_what_a_run_needed_goes_with_it(
     await watch.until("a", RunState.READY)
     await cluster.delete("a", grace_seconds=5)
     await watch.until("a", RunState.EXITED)
-    for kind in ("secrets", "resourceclaimtemplates", "resourceclaims", "pods"):
+    for kind in ("secrets", "resourceclaims", "pods"):
         await until(partial(_is_empty, place, kind))
     assert len(place.server.all("persistentvolumeclaims")) == 1
 

@@ -88,7 +88,7 @@ async def test_a_driver_that_cannot_list_says_what_stands_in_the_way(place: Kube
 # --- Creates -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("plural", "method"),
-    [("namespaces", "PATCH"), ("persistentvolumeclaims", "POST"), ("secrets", "POST"), ("resourceclaimtemplates", "POST"), ("pods", "POST")],
+    [("namespaces", "PATCH"), ("persistentvolumeclaims", "POST"), ("secrets", "POST"), ("resourceclaims", "POST"), ("pods", "POST")],
 )  # fmt: skip
 async def test_a_create_whose_answer_never_came_is_met_again(
     place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher, plural: str, method: str
@@ -112,7 +112,7 @@ async def test_a_create_whose_answer_never_came_is_met_again(
     await cluster.apply(spec)
     await watch.until("a", RunState.READY)
     assert (await facts(cluster, "a"))["authorised"]
-    for kind in ("pods", "secrets", "resourceclaimtemplates", "resourceclaims", "persistentvolumeclaims"):
+    for kind in ("pods", "secrets", "resourceclaims", "persistentvolumeclaims"):
         assert len(place.server.all(kind)) == 1, kind
 
 

@@ -15,7 +15,7 @@ from tests.kubernetes.place import KubernetesPlace
 THIRD = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
 KINDS = (
     *("namespaces", "serviceaccounts", "networkpolicies", "resourcequotas", "limitranges", "persistentvolumeclaims"),
-    *("secrets", "services", "resourceclaimtemplates", "resourceclaims", "pods"),
+    *("secrets", "services", "resourceclaims", "pods"),
 )
 
 

@@ -17,13 +17,14 @@ from tests.cluster.api import Refused
 
 _CORE: Final = f"/api/v1/namespaces/{NAMESPACE}"
 TEMPLATES: Final = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaimtemplates"
+CLAIMS: Final = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 _OURS: Final = "tessera.dev/"
 _TOKEN: Final = "bare"
 _PAUSE: Final = 0.02  # s between two attempts to connect
 
 
 class Pattern:
-    """Of one run of the portal: pod, claim template, volume claim and secret."""
+    """Of one run of the portal: pod, volume claim, secret, and its claim as a template, by which pods with claims are made by hand."""
 
     def __init__(self, api: Connected, workload: str) -> None:
         pod = api.get(f"{_CORE}/pods", labelSelector=f"tessera.dev/workload={workload}")["items"][0]
@@ -32,9 +33,7 @@ class Pattern:
         for key in ("nodeName", "tolerations", "priority", "preemptionPolicy", "schedulerName"):
             self._pod["spec"].pop(key, None)
         name = pod["metadata"]["name"]
-        self._template = _stripped(api.get(f"{TEMPLATES}/{name}")) if self._pod["spec"].get("resourceClaims") else None
-        if self._template is not None:
-            self._template["spec"].pop("metadata", None)
+        self._claim = api.get(f"{CLAIMS}/{name}")["spec"] if self._pod["spec"].get("resourceClaims") else None
         homes = [one for one in self._pod["spec"]["volumes"] if "persistentVolumeClaim" in one]
         self._homes = {
             one["name"]: _stripped(
@@ -53,7 +52,7 @@ class Pattern:
         word = base64.b64encode(_TOKEN.encode()).decode()
         secret = {"metadata": {"name": name}, "data": {"TESSERA_TOKEN": word}}
         self._make(f"{_CORE}/secrets", secret)
-        if self._template is not None:
+        if self._claim is not None:
             self.template(name)
             pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": name}]
         return pod
@@ -69,8 +68,8 @@ class Pattern:
         return [*homes, (f"{_CORE}/pods", pod)]
 
     def template(self, name: str) -> None:
-        assert self._template is not None
-        self._make(TEMPLATES, self._template | {"metadata": {"name": name}})
+        assert self._claim is not None
+        self._make(TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": self._claim}})
 
     def _named(self, name: str) -> dict[str, Any]:
         pod = copy.deepcopy(self._pod)
@@ -125,7 +124,7 @@ class Pattern:
             time.sleep(0.1)
         for name in names:
             doomed = [f"{_CORE}/secrets/{name}", *(f"{_CORE}/persistentvolumeclaims/{name}" for _ in self._homes)]
-            for path in (*doomed, *([f"{TEMPLATES}/{name}"] if self._template is not None else [])):
+            for path in (*doomed, *([f"{TEMPLATES}/{name}"] if self._claim is not None else [])):
                 self._api.delete(path)
 
 

@@ -120,7 +120,7 @@ def _ready_at(api: Api, path: str) -> float:
 def _gone(api: Api, path: str) -> None:
     api("DELETE", path, {"remove_home": True})
     until(lambda: api("GET", path).status == 404, "gone", pause=0.1)
-    time.sleep(0.5)  # secret and claim template are removed after the pod
+    time.sleep(0.5)  # secret and claim are removed after the pod
 
 
 def _ten_at_once(made: Rig) -> Figure:

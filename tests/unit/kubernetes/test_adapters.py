@@ -37,8 +37,8 @@ def nearest(adapter: SliceAdapter, share: GpuShare) -> dict[str, Any]:
 
 # --- Claims --------------------------------------------------------------------------------------------------------------
 def claim_spec(share: GpuShare) -> dict[str, Any]:
-    (template,) = Dra().slice(spec(resources=Resources(share, 1000, GIB))).objects
-    found: dict[str, Any] = template["spec"]["spec"]
+    (claim,) = Dra().slice(spec(resources=Resources(share, 1000, GIB))).objects
+    found: dict[str, Any] = claim["spec"]
     return found
 
 

@@ -114,12 +114,14 @@ def test_claims_without_a_pod_are_ours_to_remove_others_are_not() -> None:
     assert (orphan.kind, repairs(orphan)) == (Kind.ORPHAN_CLAIM, [Repair.REMOVE])
 
 
-def test_secrets_and_templates_of_nobody_are_left_over() -> None:
+def test_secrets_and_idle_claims_of_nobody_are_left_over() -> None:
     secret = manifests.secret(spec(), RULES, "t")
-    (template,) = manifests.slice_objects(spec(), RULES, Dra().slice(spec()))
-    found = compare([], Objects(secrets=[secret], templates=[template]))
+    (idle,) = manifests.slice_objects(spec(), RULES, Dra().slice(spec()))
+    found = compare([], Objects(secrets=[secret], claims=[idle]))
     assert [one.kind for one in found] == [Kind.LEFT_OVER, Kind.LEFT_OVER]
-    assert compare([row()], Objects(pods=[live()], claims=[GIVEN], secrets=[secret], templates=[template])) == ()
+    assert compare([row()], Objects(pods=[live()], claims=[GIVEN], secrets=[secret])) == ()
+    foreign = {**idle, "metadata": {"name": "theirs", "namespace": "elsewhere"}}
+    assert compare([], Objects(claims=[foreign])) == ()
 
 
 # --- What is young --------------------------------------------------------------------------------------------------------
@@ -140,12 +142,12 @@ def test_the_portals_clock_may_be_behind() -> None:
 @pytest.mark.parametrize(
     ("age", "told"), [(timedelta(0), 0), (TIMING.left_over - MOMENT, 0), (TIMING.left_over, 2), (timedelta(days=1), 2)]
 )
-def test_secrets_and_templates_come_before_their_pod_and_are_left_over_only_when_it_does_not_come(
+def test_secrets_and_claims_come_before_their_pod_and_are_left_over_only_when_it_does_not_come(
     age: timedelta, told: int
 ) -> None:
     secret = made(age, manifests.secret(spec(), RULES, "t"))
-    (template,) = manifests.slice_objects(spec(), RULES, Dra().slice(spec()))
-    found = compare([row()], Objects(secrets=[secret], templates=[made(age, template)]))
+    (idle,) = manifests.slice_objects(spec(), RULES, Dra().slice(spec()))
+    found = compare([row()], Objects(secrets=[secret], claims=[made(age, idle)]))
     assert [one.kind for one in found].count(Kind.LEFT_OVER) == told
 
 

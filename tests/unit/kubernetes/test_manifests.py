@@ -60,7 +60,7 @@ def test_a_pod_is_written_down_exactly() -> None:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": f"w-{UID}-1"}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": f"w-{UID}-1"}],
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "volumes": [
             {"name": "tmp", "emptyDir": {"sizeLimit": "10Gi"}},
@@ -105,10 +105,10 @@ def test_secrets_are_in_the_secret_alone() -> None:
     assert "a-token" not in everything
 
 
-def test_a_claims_template_says_whose_its_claims_are() -> None:
-    (template,) = manifests.slice_objects(spec(), RULES, Dra().slice(spec()))
-    assert template["metadata"]["name"] == f"w-{UID}-1"
-    assert template["spec"]["metadata"]["labels"] == manifests.labels(spec(), RULES)
+def test_a_claim_says_whose_it_is() -> None:
+    (claim,) = manifests.slice_objects(spec(), RULES, Dra().slice(spec()))
+    assert claim["metadata"]["name"] == f"w-{UID}-1"
+    assert claim["metadata"]["labels"] == manifests.labels(spec(), RULES)
 
 
 def test_a_run_without_a_gpu_is_told_of_none_and_tolerates_nothing() -> None:

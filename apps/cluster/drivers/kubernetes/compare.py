@@ -35,7 +35,6 @@ __all__ = ["Difference", "Kind", "Objects", "Option", "Repair", "Row", "compare"
 class Objects:
     pods: Sequence[Manifest] = ()
     claims: Sequence[Manifest] = ()  # ResourceClaims, also those of others
-    templates: Sequence[Manifest] = ()
     secrets: Sequence[Manifest] = ()  # their metadata are enough
 
 
@@ -180,12 +179,19 @@ def _reserved(claim: Manifest) -> list[str]:
 
 def _left_overs(objects: Objects, now: datetime, timing: Timing) -> list[Difference]:
     """Of the age at which the controller, too, takes them for such: its own way of making a run puts the pod last."""
-    pods = {(namespace_of(pod), name_of(pod)) for pod in objects.pods}
+    pods = {(namespace_of(pod), labels(pod).get(names.WORKLOAD), run_of(pod)) for pod in objects.pods}
+    idle = [claim for claim in objects.claims if not parts_of(claim)]
     found = []
-    for kind, things in (("Secret", objects.secrets), ("ResourceClaimTemplate", objects.templates)):
+    for kind, things in (("Secret", objects.secrets), ("ResourceClaim", idle)):
         for thing in things:
-            needed = (namespace_of(thing), name_of(thing)) in pods or is_deleting(thing)
-            if names.WORKLOAD in labels(thing) and not needed and _older(made_at(thing), timing.left_over, now):
+            of_run = (namespace_of(thing), labels(thing).get(names.WORKLOAD), run_of(thing))
+            needed = of_run in pods or is_deleting(thing)
+            if (
+                names.PORTAL in labels(thing)
+                and names.WORKLOAD in labels(thing)
+                and not needed
+                and _older(made_at(thing), timing.left_over, now)
+            ):
                 remove = Option(Repair.REMOVE, (f"Deletes {_named(kind, thing)}, which nothing uses.",))
                 found.append(Difference(Kind.LEFT_OVER, workload_of(thing), (_named(kind, thing),), {}, (remove,)))
     return found
@@ -201,7 +207,7 @@ def _remove(pod: Manifest) -> Option:
     return Option(
         Repair.REMOVE,
         (
-            f"Asks {_named('Pod', pod)} to end, by force after {grace} s, and then deletes its secret and claim template.",
+            f"Asks {_named('Pod', pod)} to end, by force after {grace} s, and then deletes its secret and its claim.",
             "The home folder is kept; what was not saved is lost.",
         ),
     )

@@ -18,7 +18,7 @@ from apps.cluster.drivers.kubernetes.settings import Rules, Timing
 from apps.cluster.specs import RunSpec
 from apps.core import clock
 
-_KINDS = {one.kind: one for one in (kinds.PODS, kinds.CLAIMS, kinds.TEMPLATES, kinds.SECRETS)}
+_KINDS = {one.kind: one for one in (kinds.PODS, kinds.CLAIMS, kinds.SECRETS)}
 
 
 class Comparer:
@@ -30,15 +30,12 @@ class Comparer:
         async with self._reader.api() as api:
             claims = await self._served(api, kinds.CLAIMS)
             pods = await api.find(kinds.PODS, params=self._mine)
-            templates: list[Manifest] = []
             secrets: list[Manifest] = []
             # Namespace by namespace: elsewhere the portal may not read secrets.
             for place in await api.find(kinds.NAMESPACES, params=self._mine):
                 where = name_of(place)
                 secrets += await api.find(kinds.SECRETS, where, params=self._mine, metadata_only=True)
-                if claims is not None:
-                    templates += await api.find(kinds.TEMPLATES, where, params=self._mine, metadata_only=True)
-        return Objects(pods=pods, claims=claims or (), templates=templates, secrets=secrets)
+        return Objects(pods=pods, claims=claims or (), secrets=secrets)
 
     async def _served(self, api: Api, resource: Resource) -> list[Manifest] | None:
         """None where the API server does not know this kind."""
@@ -73,7 +70,6 @@ def _things(seen: Objects) -> Iterable[tuple[Manifest, Resource]]:
     for kind, things in (
         ("Pod", seen.pods),
         ("ResourceClaim", seen.claims),
-        ("ResourceClaimTemplate", seen.templates),
         ("Secret", seen.secrets),
     ):
         for thing in things:

@@ -11,7 +11,7 @@ import structlog
 
 from apps.cluster.drivers.kubernetes import names
 from apps.cluster.drivers.kubernetes.api import Api, ApiError
-from apps.cluster.drivers.kubernetes.kinds import CLASSES, PODS, SECRETS, TEMPLATES
+from apps.cluster.drivers.kubernetes.kinds import CLAIMS, CLASSES, PODS, SECRETS
 from apps.cluster.drivers.kubernetes.making import Maker
 from apps.cluster.drivers.kubernetes.objects import (
     Manifest,
@@ -86,7 +86,7 @@ class Keeper:
 
     # --- Left-overs ------------------------------------------------------------------------------------------------------
     async def tidy(self, pod: Manifest) -> None:
-        """Its pod is no more, so nothing needs its secret and its template."""
+        """Its pod is no more, so nothing needs its secret and its claim."""
         uid = workload_of(pod)
         last = self._world.newest(uid) is None
         await self._quietly(self._maker.tidy(namespace_of(pod), uid, run_of(pod), last=last), name_of(pod))
@@ -108,7 +108,7 @@ class Keeper:
                 await self._quietly(work, what)
 
         finished = [pod for pod in self._world.all_pods() if self._has_had_its_time(pod)]
-        resources = (SECRETS, TEMPLATES) if self._world.claims_served else (SECRETS,)
+        resources = (SECRETS, CLAIMS) if self._world.claims_served else (SECRETS,)
         left = [(resource, thing) for resource in resources for thing in await self._left(resource)]
         await asyncio.gather(
             *(remove(self._maker.remove_pod(pod, 0), name_of(pod)) for pod in finished),
@@ -126,7 +126,7 @@ class Keeper:
     def _is_left(self, thing: Manifest) -> bool:
         made, uid = made_at(thing), workload_of(thing)
         old = made is not None and clock.now() - made > self._timing.left_over
-        needed = (namespace_of(thing), name_of(thing)) in self._world.pods.get(uid, {})
+        needed = any(run_of(pod) == run_of(thing) for pod in self._world.pods_of(uid))
         return bool(old and uid and not needed and not is_deleting(thing))
 
     def _has_had_its_time(self, pod: Manifest) -> bool:

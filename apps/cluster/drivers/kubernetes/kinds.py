@@ -37,13 +37,12 @@ EVENTS = Resource("", "v1", "events", "Event")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
-TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 CLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False)
 ALL = {
     (r.api_version, r.kind): r
     for r in (
-        *(PODS, SECRETS, SERVICES, VOLUMES, NODES, NAMESPACES, CLAIMS, TEMPLATES),
+        *(PODS, SECRETS, SERVICES, VOLUMES, NODES, NAMESPACES, CLAIMS),
         Resource("", "v1", "serviceaccounts", "ServiceAccount"),
         Resource("", "v1", "resourcequotas", "ResourceQuota"),
         Resource("", "v1", "limitranges", "LimitRange"),

@@ -1,7 +1,7 @@
 """Makes the objects of a run, the pod last: where there is a pod, everything that it needs was there before it.
 
 Killed anywhere in between and asked again, it goes on to the same end. What may change with a release is applied; what is never
-changed once made (secret, claim template, pod) is created, and one of that name from an earlier attempt of ours is taken as it is.
+changed once made (secret, claim, pod) is created, and one of that name from an earlier attempt of ours is taken as it is.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import structlog
 from apps.cluster.drivers.kubernetes import manifests, names, tenancy
 from apps.cluster.drivers.kubernetes.adapters import Slice, SliceAdapter
 from apps.cluster.drivers.kubernetes.api import Api, ApiError, ClusterUnavailable
-from apps.cluster.drivers.kubernetes.kinds import NAMESPACES, PODS, SECRETS, SERVICES, TEMPLATES, Resource, resource_of
+from apps.cluster.drivers.kubernetes.kinds import CLAIMS, NAMESPACES, PODS, SECRETS, SERVICES, Resource, resource_of
 from apps.cluster.drivers.kubernetes.objects import (
     Manifest,
     annotations,
@@ -168,7 +168,7 @@ class Maker:
         self.tokens.pop(name, None)
         doomed: list[tuple[Resource, str]] = [(SECRETS, name)]
         if self._world.claims_served:
-            doomed.append((TEMPLATES, name))
+            doomed.append((CLAIMS, name))
         if last and self._rules.services:
             doomed.append((SERVICES, names.service_name(uid)))
         for resource, what in doomed:

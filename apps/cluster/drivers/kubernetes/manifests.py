@@ -74,14 +74,7 @@ def token_in(secret: Mapping[str, Any]) -> str:
 
 
 def slice_objects(spec: RunSpec, rules: Rules, part: Slice) -> list[Manifest]:
-    made = []
-    for thing in part.objects:
-        marked = {**thing, "metadata": _metadata(spec, rules, names.run_name(spec.uid, spec.run))}
-        if "metadata" in thing["spec"]:  # of a template: its claims must say whose they are
-            inner = {"labels": labels(spec, rules), "annotations": _uid_annotation(spec)}
-            marked["spec"] = {**thing["spec"], "metadata": inner}
-        made.append(marked)
-    return made
+    return [{**thing, "metadata": _metadata(spec, rules, names.run_name(spec.uid, spec.run))} for thing in part.objects]
 
 
 def volume(spec: RunSpec, rules: Rules, wanted: Volume) -> Manifest:

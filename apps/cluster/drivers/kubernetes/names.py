@@ -54,7 +54,7 @@ def key_of(uid: str) -> str:
 
 
 def run_name(uid: str, run: int) -> str:
-    """Of a run's pod, secret and claim template."""
+    """Of a run's pod, secret and claim."""
     return f"w-{key_of(uid)}-{run}"
 
 

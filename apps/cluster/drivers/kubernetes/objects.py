@@ -103,9 +103,9 @@ def container(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claims_of(pod: Mapping[str, Any]) -> list[str]:
-    """Names of the ResourceClaims that were made for this pod."""
-    made = status(pod).get("resourceClaimStatuses") or ()
-    return [one["resourceClaimName"] for one in made if one.get("resourceClaimName")]
+    """Names of its ResourceClaims: those that it names, and those that Kubernetes made for it from a template."""
+    found = (*(spec(pod).get("resourceClaims") or ()), *(status(pod).get("resourceClaimStatuses") or ()))
+    return [one["resourceClaimName"] for one in found if one.get("resourceClaimName")]
 
 
 def volumes_of(pod: Mapping[str, Any]) -> list[str]:

@@ -29,17 +29,15 @@ class Dra:
     def slice(self, spec: RunSpec) -> Slice:
         share = spec.resources.gpu
         assert share is not None
-        template = {
+        claim = {
             "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate",
+            "kind": "ResourceClaim",
             "metadata": {},
-            "spec": {"metadata": {}, "spec": claim_spec(share)},
+            "spec": claim_spec(share),
         }
         return Slice(
-            objects=(template,),
-            pod={
-                "resourceClaims": [{"name": REQUEST, "resourceClaimTemplateName": names.run_name(spec.uid, spec.run)}]
-            },
+            objects=(claim,),
+            pod={"resourceClaims": [{"name": REQUEST, "resourceClaimName": names.run_name(spec.uid, spec.run)}]},
             claims=({"name": REQUEST},),
         )
 

@@ -54,8 +54,7 @@ TENANT = (
     Rule("", ("secrets",), ("get", "list", "create", "delete")),
     Rule("", ("persistentvolumeclaims",), ("create", "delete")),
     Rule("", ("services",), ("create", "patch", "delete")),
-    Rule(_DRA, ("resourceclaimtemplates",), ("get", "list", "create", "delete")),
-    Rule(_DRA, ("resourceclaims",), ("patch", "delete")),
+    Rule(_DRA, ("resourceclaims",), ("create", "patch", "delete")),
     Rule("", ("serviceaccounts", "resourcequotas", "limitranges"), ("create", "patch")),
     Rule("networking.k8s.io", ("networkpolicies",), ("create", "patch")),
 )
