@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
+from itertools import count
 from typing import Any, Concatenate, ParamSpec
 
 from django.db import IntegrityError, transaction
@@ -33,6 +34,9 @@ KEY = re.compile(rf"[\x20-\x7e]{{1,{MAX_LENGTH}}}")  # printable ASCII
 KEPT_HEADERS = ("Location", "ETag")
 SECRETS = frozenset({"secret"})  # fields of a reply that are shown once and never stored
 
+_FORGET_EVERY = 100  # requests
+_looks = count(1)
+
 P = ParamSpec("P")
 
 
@@ -49,7 +53,6 @@ def idempotent(action: Action[P]) -> Callable[Concatenate[Any, Request, P], Resp
         key = key_of(request)
         if key is None:
             return action(view, request, *args, **kwargs)()
-        _forget_expired()
         kept = _find(request, key)
         if kept is not None:
             return _replay(kept, request)
@@ -77,15 +80,12 @@ def key_of(request: Request) -> str | None:
     return key
 
 
-def _forget_expired() -> None:
-    """Outside of the change's transaction, and a write only where there is something to forget."""
-    expired = KeptReply.objects.filter(expires_at__lte=clock.now())
-    if expired.exists():
-        expired.delete()
-
-
 def _find(request: Request, key: str) -> KeptReply | None:
-    return KeptReply.objects.filter(actor=_actor_key(request), key=key).first()
+    """Of this key; what is too old goes, and from time to time with it whatever else is."""
+    kept = KeptReply.objects.filter(actor=_actor_key(request), key=key).first()
+    if (kept is not None and kept.expires_at <= clock.now()) or next(_looks) % _FORGET_EVERY == 0:
+        KeptReply.objects.filter(expires_at__lte=clock.now()).delete()
+    return kept if kept is not None and kept.expires_at > clock.now() else None
 
 
 def _actor_key(request: Request) -> str:

@@ -19,7 +19,7 @@ from apps.core.errors import Unavailable
 from apps.telemetry import services as telemetry
 from apps.workloads import adoption, bypass, lease, reconcile, resync, timers
 from apps.workloads.queue import admit_all
-from apps.workloads.threads import DatabaseThread
+from apps.workloads.threads import DatabaseThread, keep_short
 from apps.workloads.visits import Visits
 from apps.workloads.workqueue import WorkQueue
 
@@ -214,6 +214,7 @@ class Controller:
             if isinstance(self._cluster, Healthy):
                 await self._upkeep_rows(keep_health, self._cluster.health())
             await self._upkeep_rows(telemetry.roll_up, clock.now())
+            await self._upkeep_rows(keep_short)
             if round_number % UPKEEP_ROUNDS_AN_HOUR == 0:
                 await self._upkeep_rows(accounts.forget_expired)
             await asyncio.sleep(UPKEEP_SECONDS)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, OperationalError, connection, connections
 
 Result = TypeVar("Result")
 
@@ -22,6 +22,13 @@ class DatabaseThread:
     async def close(self) -> None:
         await self(connections.close_all)
         self._executor.shutdown(wait=True)
+
+
+def keep_short() -> None:
+    """Our SQLite backend leaves it to the controller to keep its log short; others need no such thing."""
+    checkpoint: Callable[[], None] | None = getattr(connection, "checkpoint", None)
+    if checkpoint is not None:
+        checkpoint()
 
 
 def _guarded(function: Callable[..., Result], *args: Any) -> Result:

@@ -47,6 +47,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
         finally:
             self._give_turn()  # SQLite has rolled back, also where Django still thinks of a transaction
 
+    def checkpoint(self) -> None:
+        """Copy SQLite's log into the database, as far as that goes without anybody waiting. A commit of its own would do it every 1,000
+        pages, and wait for the disk with the one write lock in its hand: 350 ms were seen."""
+        with self.cursor() as cursor:
+            cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     def _take_turn(self) -> None:
         name = str(self.settings_dict["NAME"])
         if self._turn is not None or self.is_in_memory_db():

@@ -106,7 +106,9 @@ class _Files:
 
     def announce(self, interested: bool) -> None:
         self._open()
-        fcntl.flock(self._people, fcntl.LOCK_SH if interested else fcntl.LOCK_UN)  # held against us for microseconds only
+        fcntl.flock(
+            self._people, fcntl.LOCK_SH if interested else fcntl.LOCK_UN
+        )  # held against us for microseconds only
 
     def let_others_go(self, end: float) -> None:
         self._open()

@@ -27,7 +27,7 @@ def running(experiment: Workload) -> Workload:
     )
     Gpu.objects.all().delete()
     Gpu.objects.create(
-        uuid="GPU-1", node="here", index=0, model="H100", memory=20 * GIB, physical_memory=20 * GIB, observed_at=now,
+        uuid="GPU-1", node="here", index=0, model="H100", memory=20 * GIB, physical_memory=20 * GIB,
         holders=[{"uid": made.uid, "memory": 8 * GIB, "compute": 300, "ceiling": 300}],
     )  # fmt: skip
     Workload.objects.filter(id=made.id).update(phase=Phase.READY, cards=["GPU-1"], observed_at=now)

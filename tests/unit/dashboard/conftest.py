@@ -64,7 +64,6 @@ def card(world: World) -> Gpu:
     )
     return Gpu.objects.create(
         uuid="GPU-h100", node="here", index=0, model="H100", memory=79 * GIB, physical_memory=80 * GIB,
-        observed_at=clock.now(),
     )  # fmt: skip
 
 

@@ -3,12 +3,14 @@
 import sqlite3
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
 
 from apps.tenants.models import Tenant
+from apps.workloads.threads import keep_short
 from portal.sqlite import base
 
 pytestmark = [
@@ -86,3 +88,20 @@ def test_whoever_waits_too_long_is_told_as_by_sqlite(monkeypatch: pytest.MonkeyP
         thread.join()
     assert "locked" in told[0]
     assert turn_is_free()
+
+
+def test_the_log_is_copied_by_who_keeps_it_short_and_by_no_commit() -> None:
+    """A commit that copies waits for the disk, and everybody else with it."""
+    log = Path(f"{connection.settings_dict['NAME']}-wal")
+    keep_short()
+    with transaction.atomic():
+        Tenant.objects.create(slug="first", name="First", kind="department")
+    for number in range(300):  # each writes several pages of 4 KiB
+        with transaction.atomic():
+            Tenant.objects.create(slug=f"t-{number}", name=f"Tenant {number}", kind="department")
+    grown = log.stat().st_size
+    assert grown > 1000 * 4096, "a log that was copied is begun anew"
+    keep_short()
+    with transaction.atomic():
+        Tenant.objects.update(name="Other")
+    assert log.stat().st_size == grown, "it is used again from its beginning"
