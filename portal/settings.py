@@ -120,7 +120,7 @@ ASGI_APPLICATION = "portal.asgi.application"
 # Requests that are worked on at the same time; the others wait in the order in which they came. Each has a thread and a connection to the
 # database, so this must stay below TESSERA_DATABASE_POOL, of which live pages take a few as well.
 WEB_PLACES = env.integer("TESSERA_WEB_PLACES", 16)
-# One works through 50 requests for experiments a second at most, and shares its processor with nobody who is in a hurry.
+# Processes that answer, from one door; each has so many places.
 WEB_PROCESSES = max(1, env.integer("TESSERA_WEB_PROCESSES", 1))
 
 TEMPLATES = [

@@ -148,6 +148,19 @@ def test_it_starts_heals_and_leaves_nothing_behind(state: State) -> None:
         assert not living(groups)
 
 
+def test_of_several_web_processes_one_that_dies_is_not_missed(state: State) -> None:
+    state.env["TESSERA_WEB_PROCESSES"] = "2"
+    with running(state, "--no-demo") as run:
+        run.until_said("Tessera is running at")
+        assert "web-2 is ready" in run.said
+        os.kill(leader(run, COMMANDS["web"]), signal.SIGKILL)
+        assert [state.health() for _ in range(10)] == [200] * 10
+        run.until(lambda: "web is back" in run.said or "web-2 is back" in run.said, "the other again")
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(BOUND) == 0
+        assert "everything has ended" in run.said
+
+
 def test_when_it_is_killed_its_parts_end_and_the_next_one_starts(state: State) -> None:
     with running(state, "--no-demo") as run:
         run.until_said("Tessera is running at")

@@ -8,8 +8,10 @@ import pytest
 from django.db import connection
 
 from apps.accounts.models import ApiToken
+from apps.api import idempotency
 from apps.api.idempotency import KEPT_FOR
 from apps.api.models import KeptReply
+from apps.core.errors import Conflict
 from apps.workloads.models import Workload
 from tests.conftest import Clock
 from tests.factories import World, flavour, member
@@ -96,6 +98,36 @@ def test_a_fault_in_the_middle_keeps_neither_the_change_nor_the_reply(
     monkeypatch.setattr("apps.api.idempotency._keep", broken)
     assert call(world.member).post("experiments", _asked(world), Idempotency_Key="k1").status_code == 500
     assert (KeptReply.objects.count(), Workload.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["it could be done twice", "the first took the room"])
+def test_a_duplicate_that_came_while_the_first_was_at_work_comes_to_nothing(
+    world: World, site: FakeCluster, call: Call, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    mine = call(world.member)
+    first = mine.post("experiments", _asked(world), Idempotency_Key="k1")
+    real, looks = idempotency._find, iter([None])  # at its first look the reply was not there yet
+    monkeypatch.setattr(idempotency, "_find", lambda request, key: next(looks, real(request, key)))
+    if refused:
+
+        def full(_wish: Any) -> Any:
+            raise Conflict("no room", code="queue_full")
+
+        monkeypatch.setattr("apps.experiments.services._begin", full)
+    again = mine.post("experiments", _asked(world), Idempotency_Key="k1")
+    assert (again.status_code, again.json()) == (202, first.json())
+    assert again["Idempotency-Replayed"] == "true"
+    assert Workload.objects.count() == 1
+
+
+def test_a_refusal_of_something_else_is_told(
+    world: World, site: FakeCluster, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_wish: Any) -> Any:
+        raise Conflict("no room", code="queue_full")
+
+    monkeypatch.setattr("apps.experiments.services._begin", full)
+    assert call(world.member).post("experiments", _asked(world), Idempotency_Key="k1").status_code == 409
 
 
 def test_extending_twice_with_one_key_extends_once(world: World, experiment: Workload, call: Call) -> None:
