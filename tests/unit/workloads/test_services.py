@@ -87,9 +87,7 @@ def test_more_than_the_quota_could_ever_give_is_refused_with_numbers_and_the_nea
 def test_more_than_any_card_has_is_refused_with_the_largest_card(world: World, stopped_clock: Clock) -> None:
     now = stopped_clock.now
     Site.objects.create(driver="x", isolation="y", ram=64 * GIB, cpu_milli=4000, observed_at=now)
-    Gpu.objects.create(
-        uuid="g", node="n", index=0, model="T4", memory=4 * GIB, physical_memory=4 * GIB, observed_at=now
-    )
+    Gpu.objects.create(uuid="g", node="n", index=0, model="T4", memory=4 * GIB, physical_memory=4 * GIB)
     with pytest.raises(NeverFits) as refused:
         ask(world)
     evidence = refused.value.evidence

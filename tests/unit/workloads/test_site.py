@@ -20,7 +20,7 @@ def cards(*each: tuple[str, int, bool]) -> None:
         memory = size * GIB
         Gpu.objects.create(
             uuid=f"g{number}", node=node, index=number, model="T4", memory=memory, physical_memory=memory,
-            healthy=healthy, observed_at=now,
+            healthy=healthy,
         )  # fmt: skip
 
 
