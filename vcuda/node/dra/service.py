@@ -71,6 +71,7 @@ class DraDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await self._sockets.retire()
         await self._sockets.stop()
         if self._api:
             await self._api.close()

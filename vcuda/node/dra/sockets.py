@@ -5,6 +5,7 @@ Each agent has two of its own, named by its process, so that a new one is there 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -25,6 +26,7 @@ from vcuda.node.proto.registration_v1_pb2_grpc import RegistrationServicer, add_
 
 SERVICES: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
 _GRACE: Final = 20.0  # s for calls that run when we stop: longer than an API server may take to answer, shorter than a pod's own grace of 30
+_LATE: Final = 1.0  # s between kubelet's choice of a plugin and its call, at most
 _SOCKET_PATH: Final = 107  # bytes, the kernel's limit
 log = logging.getLogger(__name__)
 
@@ -83,6 +85,12 @@ class Sockets:
             server.add_insecure_port(f"unix:{path}")
             await server.start()
             self._servers.append(server)
+
+    async def retire(self) -> None:
+        """Leave kubelet's registry and go on answering for a moment: on a busy machine it may have chosen us just before."""
+        if self._servers and self.registry.exists():
+            self.registry.unlink(missing_ok=True)
+            await asyncio.sleep(_LATE)
 
     async def stop(self) -> None:
         """Calls that run are answered, however slow the API server is: what we cancel, kubelet tells the pod's owner as a failure."""
