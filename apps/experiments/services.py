@@ -46,13 +46,12 @@ def request_experiment(
 
 def prepare_experiment(wish: Wish) -> Callable[[], Workload]:
     """`request_experiment` in two steps: what needs no lock is checked now, what is returned does the rest in one transaction."""
-    workloads.check(wish)
-    return partial(_begin, wish)
+    return partial(_begin, workloads.prepare(wish))
 
 
 @transaction.atomic
-def _begin(wish: Wish) -> Workload:
-    workload, is_new = workloads.request(wish)
+def _begin(request: Callable[[], tuple[Workload, bool]]) -> Workload:
+    workload, is_new = request()
     if is_new:
         Experiment.objects.create(workload=workload, home=f"home-{workload.id}")
     return workload

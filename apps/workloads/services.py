@@ -1,9 +1,10 @@
 """Writes what is wanted. What is, is written by `reconcile` alone."""
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -48,20 +49,20 @@ class Wish:
     key: str | None = None
 
 
-def check(wish: Wish) -> None:
-    """All that can be said without the quota's locks, for which others wait. Raises as `request` does, which comes next."""
+def prepare(wish: Wish) -> Callable[[], tuple[Workload, bool]]:
+    """Refuse what can be refused without the quota's locks, for which others wait. What is returned does the rest, in one transaction:
+    it admits, or queues, or refuses (NeverFits, QuotaExceeded). Where it was wished before: that workload, and False."""
     tenant_policies.may_run(wish.actor, wish.tenant)
-    if _earlier(wish) is not None:
-        return
-    _check(wish.tenant, wish.name, wish.time_limit_seconds)
-    never = site_refusal(wish.resources)
-    if never is not None:
-        raise refusal(never)
+    if _earlier(wish) is None:
+        _check(wish.tenant, wish.name, wish.time_limit_seconds)
+        never = site_refusal(wish.resources)
+        if never is not None:
+            raise refusal(never)
+    return partial(_request, wish)
 
 
 @transaction.atomic(savepoint=False)
-def request(wish: Wish) -> tuple[Workload, bool]:
-    """Admit what was checked, or queue it, or refuse it (NeverFits, QuotaExceeded). Where it was wished before: that workload, and False."""
+def _request(wish: Wish) -> tuple[Workload, bool]:
     user = wish.actor.user
     assert user is not None, "Tessera itself runs nothing"
     path = ledger.lock_path(wish.tenant.id)
