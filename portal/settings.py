@@ -12,7 +12,7 @@ from zlib import crc32
 import structlog
 from csp.constants import NONE, SELF
 
-from portal import env, lines
+from portal import env, lines, static_files
 from portal.state import PROJECT, secret, state_dir
 
 BASE_DIR = PROJECT
@@ -100,7 +100,6 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "servestatic.middleware.ServeStaticMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -218,6 +217,8 @@ TIME_ZONE = env.text("TESSERA_TIME_ZONE", "UTC")
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+# Answered before any middleware (portal.handler), with what that would add to them.
+SERVESTATIC_ADD_HEADERS_FUNCTION = static_files.add_headers
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "apps.dashboard.storage.ModuleStaticFilesStorage"},

@@ -1,6 +1,6 @@
 """Reads limits and held claims along the tenant tree. Inside a transaction that holds `lock_path` the numbers stay true."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -11,7 +11,7 @@ from django.db.models import QuerySet, Sum
 from apps.quotas.admission import AMOUNTS, NOTHING, Amounts, Limits, Node
 from apps.quotas.models import Claim, Quota
 from apps.tenants.models import Tenant, TenantKind
-from apps.tenants.tree import Tree
+from apps.tenants.tree import Nodes, Tree
 
 LIMITS = (*AMOUNTS, "running", "running_per_user", "pending")
 
@@ -28,10 +28,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A tenant and all above it, from the tenant up to the root, and the tree that they stand in."""
+    """A tenant and all above it, from the tenant up to the root."""
 
     tenants: tuple[Tenant, ...]
-    tree: Tree
 
     @property
     def tenant(self) -> Tenant:
@@ -44,10 +43,11 @@ class Path:
 
 
 def path_of(tenant_id: UUID, rows: QuerySet[Tenant] | None = None) -> Path:
-    tree = Tree.load()
-    ids = tree.path(tenant_id)
-    found = {t.id: t for t in (Tenant.objects.all() if rows is None else rows).filter(id__in=ids).order_by("id")}
-    return Path(tuple(found[node] for node in ids), tree)
+    on_path = Nodes.one(tenant_id).with_above()
+    found = (Tenant.objects.all() if rows is None else rows).filter(id__in=on_path.ids).order_by("id")
+    by_id = {tenant.id: tenant for tenant in found}
+    tree = Tree({tenant.id: tenant.parent_id for tenant in by_id.values()})
+    return Path(tuple(by_id[node] for node in tree.path(tenant_id)))
 
 
 def lock_path(tenant_id: UUID) -> Path:
@@ -77,20 +77,25 @@ def limits_of(tenant: Tenant, quota: Quota | None) -> Limits:
 def nodes(path: Path, owner_id: UUID | None, waiting: Waiting) -> list[Node]:
     """What `admission.decide` needs about everything on the path; `owner_id` None is nobody."""
     quotas = Quota.objects.in_bulk([tenant.id for tenant in path.tenants])
-    everything = path.tree.subtree([path.tenants[-1].id])
-    held_by = _held_by(everything)
-    return [_node(tenant, quotas.get(tenant.id), path.tree, held_by, owner_id, waiting) for tenant in path.tenants]
+    tree, held_by = _held_below(path.tenants[-1].id)
+    return [_node(tenant, quotas.get(tenant.id), tree, held_by, owner_id, waiting) for tenant in path.tenants]
 
 
-def _held_by(tenant_ids: Iterable[UUID]) -> dict[tuple[UUID, UUID], Amounts]:
-    """What each owner holds in each tenant. In SQL, since others wait for the locks meanwhile: to build the same of expressions takes
-    four times as long as everything else here."""
-    ids = [_ID.get_db_prep_value(one, connection) for one in tenant_ids]
-    marks = ", ".join(["%s"] * len(ids))
+def _held_below(root_id: UUID) -> tuple[Tree, dict[tuple[UUID, UUID], Amounts]]:
+    """The node with all below it, and what each owner holds in each of them. In SQL, since others wait for the locks meanwhile: to build
+    the same of expressions takes four times as long as everything else here."""
+    below = Nodes.one(root_id).with_below()
     with connection.cursor() as cursor:
-        cursor.execute(f"{_SUMS} WHERE settled_at IS NULL AND tenant_id IN ({marks}) GROUP BY tenant_id, owner_id", ids)
+        cursor.execute(_SUMS.format(below=below.sql), below.params)
         rows = cursor.fetchall()
-    return {(_ID.to_python(row[0]), _ID.to_python(row[1])): _amounts(row[2:]) for row in rows}
+    parents: dict[UUID, UUID | None] = {}
+    held_by: dict[tuple[UUID, UUID], Amounts] = {}
+    for tenant, parent, owner, *sums in rows:
+        tenant_id = _ID.to_python(tenant)
+        parents[tenant_id] = _ID.to_python(parent)
+        if owner is not None:
+            held_by[tenant_id, _ID.to_python(owner)] = _amounts(sums)
+    return Tree(parents), held_by
 
 
 def _amounts(sums: Sequence[Any]) -> Amounts:
@@ -101,7 +106,9 @@ def _amounts(sums: Sequence[Any]) -> Amounts:
 
 _ID: Final = Claim._meta.get_field("id")
 _SUMS: Final = (
-    f"SELECT tenant_id, owner_id, COUNT(*), {', '.join(f'SUM({name})' for name in AMOUNTS)} FROM {Claim._meta.db_table}"  # noqa: S608 - names of columns
+    f"SELECT t.id, t.parent_id, c.owner_id, COUNT(c.id), {', '.join(f'SUM(c.{name})' for name in AMOUNTS)}"  # noqa: S608 - names of columns
+    f" FROM {Tenant._meta.db_table} t LEFT JOIN {Claim._meta.db_table} c ON c.tenant_id = t.id AND c.settled_at IS NULL"
+    " WHERE t.id IN ({below}) GROUP BY t.id, t.parent_id, c.owner_id"
 )
 
 

@@ -9,7 +9,7 @@ from apps.quotas import ledger
 from apps.quotas.admission import AMOUNTS, Node
 from apps.quotas.models import Claim, Quota
 from apps.tenants.models import Tenant
-from apps.tenants.tree import Tree
+from apps.tenants.tree import Nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +73,7 @@ def quota_of(tenant: Tenant) -> Quota | None:
 
 def holders(tenant: Tenant) -> QuerySet[Claim]:
     """Held claims of the tenant and all below it, the largest share of GPU memory first."""
-    below = Tree.load().subtree([tenant.id])
-    return ledger.held().filter(tenant__in=below).select_related("tenant", "owner").order_by("-gpu_memory", "held_at")
+    below = Nodes.one(tenant.id).with_below()
+    return (
+        ledger.held().filter(tenant__in=below.ids).select_related("tenant", "owner").order_by("-gpu_memory", "held_at")
+    )

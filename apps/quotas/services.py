@@ -20,7 +20,7 @@ from apps.quotas.models import Claim, Quota
 from apps.quotas.selectors import Line, lines
 from apps.tenants import policies
 from apps.tenants.models import Tenant
-from apps.tenants.tree import Tree
+from apps.tenants.tree import path_to
 
 
 def claim(
@@ -84,7 +84,7 @@ def _hold(claim: Claim, amounts: Mapping[str, int]) -> None:
     for name, amount in amounts.items():
         setattr(claim, name, amount)
     claim.save(update_fields=list(amounts))
-    bells.ring(f"user:{claim.owner_id}", *(f"tenant:{node}" for node in Tree.load().path(claim.tenant_id)))
+    bells.ring(f"user:{claim.owner_id}", *(f"tenant:{node}" for node in path_to(claim.tenant_id)))
 
 
 def settle(*, workload_id: UUID, run: int) -> bool:
@@ -92,9 +92,8 @@ def settle(*, workload_id: UUID, run: int) -> bool:
     claims = ledger.held().filter(workload_id=workload_id, run__lte=run)
     places = list(claims.values_list("tenant_id", "owner_id"))
     settled = claims.update(settled_at=clock.now()) if places else 0
-    tree = Tree.load() if places else Tree({})
     for tenant_id, owner_id in places:
-        bells.ring(f"user:{owner_id}", *(f"tenant:{node}" for node in tree.path(tenant_id)))
+        bells.ring(f"user:{owner_id}", *(f"tenant:{node}" for node in path_to(tenant_id)))
     return bool(settled)
 
 

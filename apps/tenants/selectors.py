@@ -8,18 +8,16 @@ from django.utils.translation import gettext as _
 from apps.audit.context import Actor
 from apps.core.errors import NotFound
 from apps.tenants.models import Membership, Role, Tenant, TenantKind
-from apps.tenants.tree import Tree
+from apps.tenants.tree import Nodes, path_to
 
 RANK = {Role.VIEWER: 1, Role.MEMBER: 2, Role.MANAGER: 3}
 
 
-def _granted(actor: Actor, at_least: Role) -> set[UUID]:
-    """Tenants in which the actor's own memberships give the role, without those below them."""
-    roles = [role for role, rank in RANK.items() if rank >= RANK[at_least]]
-    if actor.user is None or not actor.user.is_active:
-        return set()
-    mine = Membership.objects.filter(user=actor.user, role__in=roles)
-    return set(mine.order_by().values_list("tenant_id", flat=True))
+def _granted(actor: Actor, at_least: Role) -> Nodes:
+    """Where the actor's own memberships give the role: there, and in all below."""
+    if actor.user_id is None or actor.user is None or not actor.user.is_active:
+        return Nodes.none()
+    return Nodes.granted(actor.user_id, (role for role, rank in RANK.items() if rank >= RANK[at_least])).with_below()
 
 
 def _everywhere(actor: Actor, at_least: Role) -> bool:
@@ -27,16 +25,20 @@ def _everywhere(actor: Actor, at_least: Role) -> bool:
     return role is not None and RANK[role] >= RANK[at_least]
 
 
-def _ids_where(actor: Actor, at_least: Role, tree: Tree) -> set[UUID]:
-    ids = set(tree.parents) if _everywhere(actor, at_least) else tree.subtree(_granted(actor, at_least))
-    return ids if actor.tenant_id is None else ids & tree.subtree([actor.tenant_id])
+def _where(actor: Actor, at_least: Role) -> Nodes:
+    return _within_token(actor, Nodes.all() if _everywhere(actor, at_least) else _granted(actor, at_least))
+
+
+def _within_token(actor: Actor, nodes: Nodes) -> Nodes:
+    """A token may be restricted to one tenant and what lies below it."""
+    return nodes if actor.tenant_id is None else nodes & Nodes.one(actor.tenant_id).with_below()
 
 
 def tenants_where(actor: Actor, *, at_least: Role) -> QuerySet[Tenant]:
     """Tenants and departments in which the actor has the role: by membership there or above, or for the platform."""
     if _everywhere(actor, at_least) and actor.tenant_id is None:
         return Tenant.objects.all()
-    return Tenant.objects.filter(id__in=_ids_where(actor, at_least, Tree.load()))
+    return Tenant.objects.filter(id__in=_where(actor, at_least).ids)
 
 
 def _platform_role(actor: Actor) -> Role | None:
@@ -54,9 +56,7 @@ def visible_to(actor: Actor) -> QuerySet[Tenant]:
     """Tenants whose name the actor may know: those where it has a role, and what lies above them (of those the name only)."""
     if actor.sees_everything:
         return Tenant.objects.all()
-    tree = Tree.load()
-    mine = _ids_where(actor, Role.VIEWER, tree)
-    return Tenant.objects.filter(id__in=mine | tree.ancestors(mine))
+    return Tenant.objects.filter(id__in=_where(actor, Role.VIEWER).with_above().ids)
 
 
 def get(actor: Actor, tenant_id: UUID) -> Tenant:
@@ -71,24 +71,20 @@ def role_in(actor: Actor, tenant: Tenant) -> Role | None:
     """The highest role that the actor has there, by membership in it or in a department above."""
     if actor.is_operator:
         return Role.MANAGER
-    path = Tree.load().path(tenant.id)
-    if actor.tenant_id is not None and actor.tenant_id not in path:
+    if actor.tenant_id not in (None, tenant.id) and actor.tenant_id not in path_to(tenant.id):
         return None
     everywhere = _platform_role(actor)
     found: list[Role] = [everywhere] if everywhere is not None else []
     if actor.user is not None and actor.user.is_active:
-        held = Membership.objects.filter(user=actor.user, tenant_id__in=path).order_by().values_list("role", flat=True)
-        found += [Role(role) for role in held]
+        held = Membership.objects.filter(user=actor.user, tenant_id__in=Nodes.one(tenant.id).with_above().ids)
+        found += [Role(role) for role in held.order_by().values_list("role", flat=True)]
     return max(found, key=RANK.__getitem__, default=None)
 
 
 def runs_in(actor: Actor) -> QuerySet[Tenant]:
     """Tenants (no departments) of which the actor is a member: where it may start something of its own."""
-    tree = Tree.load()
-    mine = tree.subtree(_granted(actor, Role.MEMBER))
-    if actor.tenant_id is not None:
-        mine &= tree.subtree([actor.tenant_id])
-    return Tenant.objects.filter(id__in=mine, kind=TenantKind.TENANT)
+    mine = _within_token(actor, _granted(actor, Role.MEMBER))
+    return Tenant.objects.filter(id__in=mine.ids, kind=TenantKind.TENANT)
 
 
 def members_of(tenant: Tenant) -> QuerySet[Membership]:
@@ -98,5 +94,5 @@ def members_of(tenant: Tenant) -> QuerySet[Membership]:
 
 def members_above(tenant: Tenant) -> QuerySet[Membership]:
     """Roles that hold here because they were given in a department above."""
-    above = Tree.load().path(tenant.id)[1:]
-    return Membership.objects.filter(tenant_id__in=above).select_related("user", "tenant")
+    path = Membership.objects.filter(tenant_id__in=Nodes.one(tenant.id).with_above().ids)
+    return path.exclude(tenant=tenant).select_related("user", "tenant")

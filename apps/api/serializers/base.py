@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
@@ -32,12 +32,28 @@ class Reply(serializers.Serializer[Any]):
 
 
 _shapes: threading.local = threading.local()
+_Shape = TypeVar("_Shape", Strict, Reply)
+
+
+def _kept(kind: type[_Shape]) -> _Shape:
+    """The fields, all of which Django REST framework copies for every serializer, are made once for each thread."""
+    kept: dict[type[Any], Any] = vars(_shapes).setdefault("kept", {})
+    shape: _Shape = kept.get(kind) or kept.setdefault(kind, kind())
+    return shape
+
+
+def checked(kind: type[Strict], data: Any) -> dict[str, Any]:
+    """A body or a query, validated. Raises what `is_valid(raise_exception=True)` does."""
+    return dict(_kept(kind).run_validation(data))
+
+
+def fields_of(kind: type[Strict]) -> set[str]:
+    return set(_kept(kind).fields)
 
 
 def shown(reply: type[Reply], row: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """One row's answer. The fields, all of which Django REST framework copies for every serializer, are made once for each thread."""
-    kept: dict[type[Reply], Reply] = vars(_shapes).setdefault("kept", {})
-    shape = kept.get(reply) or kept.setdefault(reply, reply())
+    """One row's answer."""
+    shape = _kept(reply)
     shape._context = context
     try:
         answer: dict[str, Any] = shape.to_representation(row)

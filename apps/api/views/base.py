@@ -7,7 +7,6 @@ from typing import Any, ClassVar, TypeVar
 from django.utils.translation import gettext_lazy as _
 from django_filters import MultipleChoiceFilter
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
@@ -15,7 +14,7 @@ from rest_framework.viewsets import GenericViewSet
 from apps.accounts.actors import actor_of
 from apps.api.problems import PreconditionFailed, PreconditionRequired
 from apps.api.requests import check_query, request_id
-from apps.api.serializers.base import Reply, Strict, shown
+from apps.api.serializers.base import Reply, Strict, checked, fields_of, shown
 from apps.audit.context import Actor
 
 Action = TypeVar("Action", bound=Callable[..., Any])
@@ -55,22 +54,18 @@ class ResourceView(GenericViewSet[Any]):
 
     def _checked_query(self, request: Request) -> dict[str, Any]:
         reader: type[Strict] | None = getattr(getattr(self, self.action or "", None), "reads", None)
-        own = set(reader().fields) if reader else set()
+        own = fields_of(reader) if reader else set()
         filters: dict[str, Any] = getattr(getattr(self, "filterset_class", None), "base_filters", {})
         known = own | (PAGE | set(filters) if self.action == "list" else set())
         repeatable = {name for name, found in filters.items() if isinstance(found, MultipleChoiceFilter)}
         check_query(request.query_params, known, repeatable)
         if reader is None:
             return {}
-        serializer = reader(data={name: request.query_params[name] for name in own & set(request.query_params)})
-        serializer.is_valid(raise_exception=True)
-        return dict(serializer.validated_data)
+        return checked(reader, {name: request.query_params[name] for name in own & set(request.query_params)})
 
-    def body(self, serializer_class: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+    def body(self, shape: type[Strict]) -> dict[str, Any]:
         """The request's body, validated."""
-        serializer = serializer_class(data=self.request.data)
-        serializer.is_valid(raise_exception=True)
-        return dict(serializer.validated_data)
+        return checked(shape, self.request.data)
 
     def page(self, queryset: Any, reply: type[Reply], **context: Any) -> Response:
         """One page of `queryset`, after its filters."""

@@ -117,11 +117,20 @@ def _cluster(options: Options, cores: set[int], nice: int) -> Iterator[Cluster]:
     try:
         with running(options, NAME) as cluster:
             os.setpriority(os.PRIO_PROCESS, 0, 0)
+            _put_behind(cluster, nice)
             os.sched_setaffinity(0, everything - cores or everything)
             yield cluster
     finally:
         os.setpriority(os.PRIO_PROCESS, 0, 0)
         os.sched_setaffinity(0, everything)
+
+
+def _put_behind(cluster: Cluster, nice: int) -> None:
+    """Where Linux shares the processor among sessions first (autogroup), a nice value counts within its session alone: theirs each get it too."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # ended meanwhile, or no such file
+            if os.fsencode(cluster.layout.root) in (process / "environ").read_bytes():
+                (process / "autogroup").write_text(str(nice))
 
 
 def halves() -> tuple[set[int], set[int]]:
