@@ -12,6 +12,7 @@ django.setup(set_prefix=False)
 
 from django.conf import settings  # noqa: E402 - these need the applications to be loaded
 
+from apps.core import garbage  # noqa: E402
 from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402
 from portal.handler import Handler  # noqa: E402
 from portal.places import Places  # noqa: E402
@@ -23,3 +24,4 @@ application = ProtocolTypeRouter(
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(pages)),
     }
 )
+garbage.has_loaded()

@@ -1,9 +1,9 @@
 """Makes the cluster driver that the settings name, and keeps the inventory mirror."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from asgiref.sync import async_to_sync
 from django.conf import settings
@@ -92,12 +92,16 @@ def terminals() -> Terminals | None:
     return found if isinstance(found, Terminals) else None
 
 
+_AT_ONCE: Final = 50  # cards in one transaction, of some 10 ms
+
+
 class Mirror:
     """Keeps the mirror like what the driver says. It remembers what it wrote, so that of thousands of cards only those that changed cost
     anything; nobody else writes them while it lives, and after `forget` it looks all the same."""
 
     def __init__(self) -> None:
         self._written: dict[str, Card] | None = None
+        self._untold = False  # something was written of which no bell has told
 
     def forget(self) -> None:
         self._written = None
@@ -106,12 +110,16 @@ class Mirror:
         """Returns whether anything but the time of observation changed; then the bell `cluster` rings."""
         seen = {card.uuid: card for card in inventory.cards}
         known, self._written = self._written, None  # until it is committed
+        gone, new = _changes(seen, _stored(seen) if known is None else known)
+        self._untold = self._untold or bool(gone or new)
+        _write(new)
         with transaction.atomic():
-            changed = _mirror_cards(seen, known)
-            changed = _mirror_site(inventory) or changed
+            if gone:
+                Gpu.objects.filter(uuid__in=gone).delete()
+            changed = _mirror_site(inventory) or self._untold
             if changed:
                 bells.ring("cluster")
-        self._written = seen
+        self._written, self._untold = seen, False
         return changed
 
 
@@ -120,21 +128,27 @@ def mirror_inventory(inventory: Inventory) -> bool:
     return Mirror().show(inventory)
 
 
-def _mirror_cards(seen: Mapping[str, Card], known: Mapping[str, Card] | None) -> bool:
-    if known is None:
-        rows = Gpu.objects.in_bulk()
-        gone = rows.keys() - seen.keys()
-        new = [card for card in seen.values() if card.uuid not in rows or _differs(rows[card.uuid], _fields(card))]
-    else:
-        gone = known.keys() - seen.keys()
-        new = [card for card in seen.values() if card is not known.get(card.uuid) and card != known.get(card.uuid)]
-    if gone:
-        Gpu.objects.filter(uuid__in=gone).delete()
-    if new:
-        made = [Gpu(uuid=card.uuid, **_fields(card)) for card in new]
-        fields = list(_fields(new[0]))
+def _changes(seen: Mapping[str, Card], known: Mapping[str, Card | None]) -> tuple[set[str], list[Card]]:
+    """UUIDs that are gone, and cards that are new or another now. A card that is `known` as None is not as it was seen."""
+    new = [card for uuid, card in seen.items() if card is not known.get(uuid) and card != known.get(uuid)]
+    return known.keys() - seen.keys(), new
+
+
+def _stored(seen: Mapping[str, Card]) -> dict[str, Card | None]:
+    """What the mirror holds, told in cards of `seen`."""
+    rows = Gpu.objects.in_bulk()
+    return {
+        uuid: seen[uuid] if uuid in seen and not _differs(row, _fields(seen[uuid])) else None
+        for uuid, row in rows.items()
+    }
+
+
+def _write(cards: Sequence[Card]) -> None:
+    """Some at a time: of thousands, others wait for the database's one writer meanwhile."""
+    for first in range(0, len(cards), _AT_ONCE):
+        made = [Gpu(uuid=card.uuid, **_fields(card)) for card in cards[first : first + _AT_ONCE]]
+        fields = [field.name for field in Gpu._meta.fields if not field.primary_key]
         Gpu.objects.bulk_create(made, update_conflicts=True, unique_fields=["uuid"], update_fields=fields)
-    return bool(gone or new)
 
 
 def _mirror_site(inventory: Inventory) -> bool:

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
 from apps.cluster import services as cluster
+from apps.core import garbage
 from apps.workloads import lease
 from apps.workloads.controller import Controller
 from apps.workloads.threads import DatabaseThread
@@ -24,6 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         connections.settings["default"]["BEHIND"] = True  # people's requests are written first (portal.sqlite)
+        garbage.has_loaded()
         folder = Path(settings.STATE_DIR) / "run"
         lease.lock_file(folder)  # waits; SIGTERM ends the wait as it ends any process
         try:
