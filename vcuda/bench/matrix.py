@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -226,6 +227,19 @@ def run(build: Path, cells: Sequence[Cell], out: Path, limiter: Limiter, *, unti
         yield row
 
 
+def part_of(cells: Sequence[Cell], part: int, jobs: int) -> list[Cell]:
+    """Every so-many-th of the surroundings, so that what has one control stays together."""
+    places = {surroundings: place for place, surroundings in enumerate(dict.fromkeys(c.surroundings for c in cells))}
+    return [cell for cell in cells if places[cell.surroundings] % jobs == part]
+
+
+def in_parts(jobs: int) -> int:
+    """This command again, for each part. They append lines to the same file."""
+    words = [sys.executable, "-m", "vcuda.bench.matrix", *sys.argv[1:]]
+    running = [subprocess.Popen([*words, "--part", str(part)]) for part in range(jobs)]
+    return max(process.wait() for process in running)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vcuda.bench.matrix", description=__doc__)
     parser.add_argument("--out", type=Path, default=PROJECT / "build" / "matrix.jsonl")
@@ -234,11 +248,17 @@ def main() -> int:
     parser.add_argument("--few", action="store_true", help="the short form only")
     parser.add_argument("--minutes", type=float, default=10_000, help="begin no cell after so long")
     parser.add_argument("--kernels", default="", help="only cells of these, separated by commas")
+    parser.add_argument("--jobs", type=int, default=1, help="so many at the same time: virtual time does not mind")
+    parser.add_argument("--part", type=int, help="of the jobs, only this one, from 0")
     options = parser.parse_args()
+    if options.jobs > 1 and options.part is None:
+        return in_parts(options.jobs)
     limiter: Limiter = foreign(options.library.resolve()) if options.library else Ours()
     cells = few_cells() if options.few else all_cells()
     if options.kernels:
         cells = [cell for cell in cells if cell.kernel in options.kernels.split(",")]
+    if options.part is not None:
+        cells = part_of(cells, options.part, options.jobs)
     for row in run(options.build.resolve(), cells, options.out, limiter, until=time.monotonic() + options.minutes * 60):
         mark = "    " if not row.in_scope else "ok  " if row.keeps else "MISS"
         print(

@@ -70,7 +70,7 @@ static void drop_one(struct region *region, int device) {
     if (card->contexts && --card->contexts == 0) {
         settle(region, device, true);
         card->limits[0] = card->limits[1] = card->limits[2] = 0;
-        card->measured = false;
+        __atomic_store_n(&card->measured, false, __ATOMIC_RELAXED);
     }
     show_contexts(region, device);
 }
@@ -83,11 +83,12 @@ CUresult context_begin(int device) {
         return claim_count_refusal(), CUDA_ERROR_OUT_OF_MEMORY;
     struct card *card = &cards[device];
     CUresult result = CUDA_SUCCESS;
+    uint64_t known = learned(region, device);
+    region_own_slot(region); /* whoever is first waits for the kernel here: for pages of the books, for a slot, and not under the lock */
     pthread_mutex_lock(&lock);
     if (card->contexts++ == 0) {
-        uint64_t known = learned(region, device);
         card->base = known ? known : UNMEASURED_OVERHEAD;
-        card->measured = known != 0;
+        __atomic_store_n(&card->measured, known != 0, __ATOMIC_RELAXED);
         if (!settle(region, device, false)) {
             card->contexts = 0;
             result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -106,26 +107,33 @@ static uint64_t own_bytes(struct region *region, int device) {
     return sum;
 }
 
-/* Replace the provisional overhead by what the driver's own books say. False when the difference does not fit. */
-static bool measure(struct region *region, int device) {
-    struct card *card = &cards[device];
+/* What the driver's own books say of us beside what we asked for. Asked without the lock, since it may answer late. 0: nobody knows here, or
+ * our threads asked for memory meanwhile, each time. */
+static uint64_t weigh(struct region *region, int device) {
     char uuid[VCUDA_UUID_BYTES + 1] = "";
     __builtin_memcpy(uuid, region_record(region, device)->uuid, VCUDA_UUID_BYTES);
-    uint64_t seen = overhead_own_bytes(uuid), own = own_bytes(region, device);
-    if (seen <= own)
-        return true; /* not known here: the provisional figure stays */
-    card->base = seen - own;
-    card->measured = true;
-    learn(region, device, card->base);
-    return settle(region, device, false);
+    for (int tries = 0; tries < 3; tries++) {
+        uint64_t own = own_bytes(region, device), seen = overhead_own_bytes(uuid);
+        if (own == own_bytes(region, device))
+            return seen > own ? seen - own : 0;
+    }
+    return 0;
 }
 
 bool context_end(int device, CUresult result) {
     struct region *region = claim_region();
     if (!region || device < 0)
         return true;
+    struct card *card = &cards[device];
+    bool ask = result == CUDA_SUCCESS && !__atomic_load_n(&card->measured, __ATOMIC_RELAXED), fits = true;
+    uint64_t weight = ask ? weigh(region, device) : 0;
     pthread_mutex_lock(&lock);
-    bool fits = result != CUDA_SUCCESS || cards[device].measured || measure(region, device);
+    if (weight && !card->measured) { /* it replaces the provisional overhead */
+        card->base = weight;
+        __atomic_store_n(&card->measured, true, __ATOMIC_RELAXED);
+        learn(region, device, weight);
+        fits = settle(region, device, false);
+    }
     if (result != CUDA_SUCCESS || !fits)
         drop_one(region, device);
     pthread_mutex_unlock(&lock);
