@@ -9,7 +9,7 @@ import pytest
 
 from vcuda.bench import judge
 from vcuda.bench.figure import Figure
-from vcuda.bench.matrix import NEIGHBOURS, Cell, Row, all_cells, few_cells
+from vcuda.bench.matrix import NEIGHBOURS, Cell, Row, all_cells, few_cells, part_of
 from vcuda.bench.plot import lines
 from vcuda.bench.windows import Series, most_above, settled_after, worst_error
 
@@ -106,3 +106,12 @@ def test_a_plot_is_sound_xml_and_stays_inside_its_frame() -> None:
     points = [line.attrib["points"] for line in root.iter("{http://www.w3.org/2000/svg}polyline")]
     assert len(points) == 2
     assert all(0 <= float(number) <= 720 for line in points for pair in line.split() for number in pair.split(","))
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 7])
+def test_jobs_share_the_cells_and_keep_those_of_one_control_together(jobs: int) -> None:
+    cells = all_cells()
+    parts = [part_of(cells, part, jobs) for part in range(jobs)]
+    assert sorted(cell for part in parts for cell in part) == sorted(cells)
+    controls = [{cell.surroundings for cell in part} for part in parts]
+    assert sum(map(len, controls)) == len(set().union(*controls))
