@@ -6,6 +6,7 @@ The driver measures in windows of its own (a sixth of a second on most cards), l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -76,12 +77,16 @@ def unrounded(percents: Mapping[int, int], card: int | None) -> dict[int, float]
     """Per cent by process, closer to what they were before the driver rounded each: their sum is the card's own figure.
 
     Sixteen processes with one kernel of 0.6 % each in a window count as 1 % each, and a claim of many small processes would seem busier than it is.
-    What the sum has too much is more than rounding when it is above half a point for each of them and the card: then nothing is known better.
+    Processes with the same figure are taken to be alike and to be rounded alike, so n of them can be off by n times what one can, and what the
+    sum has too much is most likely theirs: it is divided by the squares of how many they are, as least squares would.
+    What is more than rounding, half a point for each of them and the card, is left: then nothing is known better.
     """
     excess = sum(percents.values()) - card if card is not None else 0
     if not percents or abs(excess) > (len(percents) + 1) / 2:
         return {pid: float(percent) for pid, percent in percents.items()}
-    return {pid: max(0.0, percent - excess / len(percents)) for pid, percent in percents.items()}
+    alike = Counter(percents.values())
+    each = excess / sum(count * count for count in alike.values())
+    return {pid: max(0.0, percent - each * alike[percent]) for pid, percent in percents.items()}
 
 
 def _windows(samples: Sequence[Busy]) -> dict[int, dict[int, int]]:

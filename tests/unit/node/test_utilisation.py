@@ -38,6 +38,13 @@ def test_many_small_processes_do_not_seem_busier_than_the_card() -> None:
     assert sum(unrounded(percents, None).values()) == 98
 
 
+def test_many_small_ones_beside_a_large_one_take_the_rounding_that_is_theirs() -> None:
+    """Sixteen of 0.625 % count as 1 % each; their neighbour of 90 % is off by half a point at most."""
+    balanced = unrounded({**dict.fromkeys(range(16), 1), 99: 90}, 100)
+    assert sum(balanced[pid] for pid in range(16)) == pytest.approx(10, abs=0.1), "and neither 16 nor 10.4"
+    assert balanced[99] == pytest.approx(90, abs=0.1)
+
+
 def test_more_than_rounding_is_left_as_the_driver_says() -> None:
     assert unrounded({1: 40, 2: 40}, 70) == {1: 40, 2: 40}
     assert unrounded({}, 3) == {}
