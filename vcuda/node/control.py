@@ -182,28 +182,36 @@ def _watch(claim: Kept, part: KeptPart) -> None:
 
 
 def _charged_for_work_done(claim: Kept, part: KeptPart) -> int | None:
-    """What was charged for work that was over when the driver's newest window ended, ns.
+    """What was charged in the driver's newest window for work that was over at its end, ns. None: not known. The next window begins here.
 
     Launches are charged before they run and measured after: a queue that has just filled is no error of the books. The window
-    ended between the last tick and this one; the middle is the best guess.
+    ended between the last tick and this one; the middle is the best guess. What is in flight was charged with the multiplier of its
+    launch: with another one, a rise of the multiplier would make work undone, and that would raise the multiplier.
     """
-    pages = claim.pages(part)
+    pages, window = claim.pages(part), part.window
     if pages is None:
+        window.charged_ns = None
         return None
-    done = [page.device.charged_ns - round(part.m * page.outstanding_ns) for page in pages[:2]]
-    return sum(done) // 2
+    before, after, _ = pages
+    charged = (before.device.charged_ns + after.device.charged_ns) // 2
+    in_flight = (before.outstanding_ns + after.outstanding_ns) // 2
+    begun, flew = window.charged_ns, window.in_flight_ns
+    launched = max(0.0, (charged - begun) / part.m) if begun is not None else in_flight
+    window.in_flight_m += (part.m - window.in_flight_m) * min(1.0, launched / max(in_flight, 1))
+    window.charged_ns, window.in_flight_ns = charged, round(window.in_flight_m * in_flight)
+    return None if begun is None else charged - begun - (window.in_flight_ns - flew)
 
 
 def _balance(claim: Kept, part: KeptPart, measured: Measured | None) -> None:
     """A window of the driver has ended: compare books and measurement. `measured` is None after a long gap."""
     window = part.window
     charged = _charged_for_work_done(claim, part)
-    if measured and charged is not None and window.charged_ns is not None and part.compute_limited:
+    if measured and charged is not None and part.compute_limited:
         part.m = balance.correct(
             part.m,
             balance.Window(
                 length_ns=measured.length_ns,
-                charged_ns=charged - window.charged_ns,
+                charged_ns=charged,
                 measured_ns=_busy(part, measured) or 0,
                 share=part.record.share / 1000,
                 largest_est_ns=int(window.largest_est_ns),
@@ -211,5 +219,4 @@ def _balance(claim: Kept, part: KeptPart, measured: Measured | None) -> None:
                 coherent=measured.coherent,
             ),
         )
-    window.charged_ns = charged
     window.unmeasured_before, window.unmeasured = window.unmeasured, False

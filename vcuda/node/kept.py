@@ -27,6 +27,8 @@ class Window:
     """What the multiplier needs to remember from one of the driver's windows to the next."""
 
     charged_ns: int | None = None  # the ledger's figure when the window began; None: not known
+    in_flight_ns: int = 0  # what of it was for work in flight
+    in_flight_m: float = 1.0  # the multiplier with which that was charged
     unmeasured: bool = False  # a kernel of unknown cost was seen in it
     unmeasured_before: bool = False
     largest_est_ns: float = 0.0

@@ -7,11 +7,6 @@
 #include "pool.h"
 #include "vmm.h"
 
-static CUresult refuse(void) {
-    claim_count_refusal();
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult charge_begin_on(struct charge *charge, int device, enum vcuda_class kind, uint64_t bytes) {
     CUcontext current = NULL;
     *charge = (struct charge){.device = device, .kind = kind};
@@ -19,7 +14,7 @@ CUresult charge_begin_on(struct charge *charge, int device, enum vcuda_class kin
         return charge->device = DEVICE_UNKNOWN, CUDA_SUCCESS;
     struct region *region = claim_region();
     if (!region || device == DEVICE_UNLISTED)
-        return refuse();
+        return claim_count_refusal(), CUDA_ERROR_OUT_OF_MEMORY;
     context_told(device);
     if (DRIVER(cuCtxGetCurrent, &current) == CUDA_SUCCESS)
         charge->owner = (uint64_t)(uintptr_t)current;

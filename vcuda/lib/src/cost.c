@@ -144,6 +144,12 @@ static double without_turns(double wall, double stretched) {
     return wall / stretched + SLICE_NS / 2 * (1 - 1 / stretched);
 }
 
+/* What of a sample was our own time. Beside siblings alone it is known what they got done meanwhile; beside others, what turns they may have had. */
+static double own_part(const struct surroundings *around, double wall) {
+    bool among_siblings = around->siblings && around->siblings == around->others;
+    return among_siblings ? wall * around->own : without_turns(wall, around->phi);
+}
+
 /* A short kernel that took longer than it should beside neighbours was interrupted by a turn of theirs: not believed, until four agree. */
 static void sample_interrupted(struct vcuda_cost *cost, const struct surroundings *around, double *est, double wall) {
     uint32_t up = count_of(&cost->up) + 1, slow = count_of(&cost->slow_samples) + 1;
@@ -175,7 +181,7 @@ static double sample_long(struct vcuda_cost *cost, const struct surroundings *ar
     if (trusted && wall <= 1.15 * *est)
         *est += (wall - *est) / 16;
     else
-        *est += (without_turns(wall, around->phi) - *est) / (trusted ? 64 : 16);
+        *est += (own_part(around, wall) - *est) / (trusted ? 64 : 16);
     return !around->siblings && charged < *est / FAR ? *est - charged : 0; /* launched before that was known */
 }
 
@@ -202,7 +208,8 @@ double cost_sample(struct vcuda_cost *cost, const struct surroundings *around, d
     double est = get(&cost->est_ns), owed;
     double wall = wall_ns < 1 ? 1 : wall_ns;
     if (est <= 0) {
-        est = around->others && wall > COST_LONG_NS ? without_turns(wall, around->phi) : wall;
+        double own = own_part(around, wall), least = wall / (1 + around->others);
+        est = around->others && wall > COST_LONG_NS ? (own > least ? own : least) : wall;
         owed = est - charged_ns;
         put(&cost->est_ns, est);
     } else {

@@ -10,6 +10,7 @@ struct surroundings {
     uint32_t others;   /* active processes other than this one, of all claims */
     uint32_t siblings; /* those of them that belong to this claim */
     double phi;        /* how much longer work takes beside them; 1: no longer */
+    double own;        /* beside siblings: which part of a sample was its own time; below 0 where they got more done than fits */
 };
 
 #define COST_LONG_NS 2.2e6 /* a default time slice and a tenth: shorter kernels can run uninterrupted beside busy neighbours, longer ones cannot */

@@ -1,5 +1,6 @@
 #include "flight.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define LOOK_NS UINT64_C(100000000)   /* 100 ms */
@@ -15,17 +16,14 @@ struct look {
 
 static struct look looks[VCUDA_MAX_DEVICES];
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
-
-static uint64_t load(const uint64_t *word) {
-    return __atomic_load_n(word, __ATOMIC_RELAXED); /* statistics: nothing is ordered by them */
-}
+static atomic_uint_fast64_t finished[VCUDA_MAX_DEVICES]; /* of our own work, ns as estimated */
 
 void flight_add(const struct region *region, int slot, int device, uint64_t est_ns, uint64_t now_ns) {
     struct vcuda_slot_device *mine = &region_slot(region, slot)->device[device];
     if (est_ns)
         __atomic_fetch_add(&mine->outstanding_ns, est_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&mine->last_launch_ns, now_ns, __ATOMIC_RELAXED);
-    if (load(&mine->inflight_since_ns) == 0)
+    if (region_load(&mine->inflight_since_ns) == 0)
         __atomic_store_n(&mine->inflight_since_ns, now_ns, __ATOMIC_RELAXED);
 }
 
@@ -37,7 +35,8 @@ void flight_idle(const struct region *region, int slot, int device, uint64_t now
 }
 
 void flight_done(const struct region *region, int slot, int device, uint64_t est_ns, uint64_t now_ns) {
-    uint64_t *outstanding = &region_slot(region, slot)->device[device].outstanding_ns, old = load(outstanding), left;
+    uint64_t *outstanding = &region_slot(region, slot)->device[device].outstanding_ns, old = region_load(outstanding), left;
+    atomic_fetch_add(&finished[device], est_ns);
     do {
         left = old > est_ns ? old - est_ns : 0;
     } while (!__atomic_compare_exchange_n(outstanding, &old, left, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
@@ -47,8 +46,8 @@ void flight_done(const struct region *region, int slot, int device, uint64_t est
 
 /* Busy time of a slot so far. A period without an end lasts until its work can be expected to be over. */
 static uint64_t busy_so_far(const struct vcuda_slot_device *process, uint32_t others, uint64_t now) {
-    uint64_t since = load(&process->inflight_since_ns), sum = load(&process->inflight_ns);
-    uint64_t over = load(&process->last_launch_ns) + SILENT_NS + 2 * (1 + (uint64_t)others) * load(&process->outstanding_ns);
+    uint64_t since = region_load(&process->inflight_since_ns), sum = region_load(&process->inflight_ns);
+    uint64_t over = region_load(&process->last_launch_ns) + SILENT_NS + 2 * (1 + (uint64_t)others) * region_load(&process->outstanding_ns);
     uint64_t end = now < over ? now : over;
     return since && end > since ? sum + (end - since) : sum;
 }
@@ -90,10 +89,12 @@ struct surroundings flight_surroundings(const struct region *region, int slot, i
 }
 
 struct watch flight_watch(const struct region *region, int slot, int device, const struct limits *limits, uint64_t now_ns) {
-    struct watch watch = {.at_ns = now_ns};
-    for (int i = 0; i < region_slots_used(region); i++)
-        if (i != slot)
-            watch.busy_ns += busy_so_far(&region_slot(region, i)->device[device], limits->others, now_ns);
+    /* What the claim was charged for and is not in flight any more is done; what of it we did ourselves is known here. */
+    struct watch watch = {.at_ns = now_ns, .charged_ns = region_load(&region_device(region, device)->charged_ns), .rest_ns = atomic_load(&finished[device])};
+    for (int i = 0; i < region_slots_used(region); i++) {
+        watch.busy_ns += i == slot ? 0 : busy_so_far(&region_slot(region, i)->device[device], limits->others, now_ns);
+        watch.rest_ns += region_load(&region_slot(region, i)->device[device].outstanding_ns);
+    }
     return watch;
 }
 
@@ -102,7 +103,9 @@ struct surroundings flight_watched(const struct watch *begun, const struct watch
     double activity = ended->busy_ns > begun->busy_ns ? (double)(ended->busy_ns - begun->busy_ns) / period : 0;
     activity = activity > ACTIVE ? activity : 0;
     uint32_t siblings = (uint32_t)activity + (activity > (uint32_t)activity);
-    return (struct surroundings){.others = limits->others + siblings, .siblings = siblings, .phi = limits->phi + activity};
+    double done = (double)(int64_t)(ended->charged_ns - begun->charged_ns) / limits->m - (double)(int64_t)(ended->rest_ns - begun->rest_ns);
+    return (struct surroundings){
+        .others = limits->others + siblings, .siblings = siblings, .phi = limits->phi + activity, .own = 1 / limits->phi - done / period};
 }
 
 void flight_after_fork(void) {

@@ -17,9 +17,10 @@ void flight_idle(const struct region *region, int slot, int device, uint64_t now
 /* Who else uses the card: other claims as the agent sees them, siblings as the ledger shows them. Looks anew every 100 ms. */
 struct surroundings flight_surroundings(const struct region *region, int slot, int device, const struct limits *limits, uint64_t now_ns);
 
-/* Watch the siblings from one launch to its end: busy time of all of them so far, at node time at_ns. */
+/* Watch the siblings from one launch to its end: busy time of all of them so far; what the claim was charged, and what of it they have not
+ * done; at node time at_ns. */
 struct watch {
-    uint64_t at_ns, busy_ns;
+    uint64_t at_ns, busy_ns, charged_ns, rest_ns;
 };
 struct watch flight_watch(const struct region *region, int slot, int device, const struct limits *limits, uint64_t now_ns);
 

@@ -39,11 +39,6 @@ static void note_unlimited(struct region *region, int slot, int device) {
     __atomic_fetch_add(&region_device(region, device)->launches, 1, __ATOMIC_RELAXED); /* read by the agent */
 }
 
-static CUresult refuse(void) {
-    claim_count_refusal();
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 /* The launch may go: into which lane, and is it measured? */
 void gate_enter_lane(struct gate *gate, struct lane *lane, CUstream stream) {
     lane = gate->lane = lane ? lane : lane_of(stream, gate->context, gate->device);
@@ -72,7 +67,7 @@ CUresult gate_enter(struct gate *gate, uint64_t key, CUstream stream) {
     gate->slot = gate->region ? region_own_slot(gate->region) : -1;
     if (gate->slot < 0 || gate->device < 0 ||
         !meter_admit(gate->region, gate->slot, gate->device, key, &gate->ticket, poll_own, NULL))
-        return refuse();
+        return claim_count_refusal(), CUDA_ERROR_OUT_OF_MEMORY;
     gate->probe.counter = NULL;
     if (gate->ticket.cost)
         gate_enter_lane(gate, lane, stream);

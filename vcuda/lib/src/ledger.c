@@ -31,10 +31,6 @@ static void raise_peak(struct vcuda_ledger_device *books, uint64_t now) {
     }
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 static uint64_t slot_bytes(const struct vcuda_slot *slot, int device) {
     uint64_t sum = 0;
     for (int kind = 0; kind < VCUDA_CLASSES; kind++)

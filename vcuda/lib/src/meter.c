@@ -49,13 +49,9 @@ static void add(uint64_t *counter, uint64_t value) {
     __atomic_fetch_add(counter, value, __ATOMIC_RELAXED); /* read by the agent, ordered against nothing */
 }
 
-static uint64_t load(const uint64_t *word) {
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-
 /* Move the arrival time by `ns` of waiting, never into the past of 0 nor past the debt cap. */
 static void shift_tat(struct vcuda_ledger_device *books, double ns, uint64_t now) {
-    uint64_t tat = load(&books->tat_ns), wanted;
+    uint64_t tat = region_load(&books->tat_ns), wanted;
     do {
         double moved = (double)tat - (double)now + ns;
         moved = moved > (double)DEBT_MOST_NS ? (double)DEBT_MOST_NS : moved;
@@ -69,7 +65,7 @@ static void rescale(const struct turn *turn) {
     uint32_t seen = __atomic_load_n(&books->share_seen, __ATOMIC_RELAXED), share = turn->limits->share;
     if (seen == share || !__atomic_compare_exchange_n(&books->share_seen, &seen, share, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return;
-    uint64_t tat = load(&books->tat_ns);
+    uint64_t tat = region_load(&books->tat_ns);
     if (seen && tat > turn->now_ns) {
         double debt = (double)(tat - turn->now_ns);
         shift_tat(books, debt * seen / share - debt, turn->now_ns);
@@ -91,7 +87,7 @@ static bool place_is_held(uint64_t since, uint64_t now) {
 }
 
 static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
-    uint64_t since = load(&ticket->cost->unmeasured_since_ns), waited = turn->now_ns - turn->started_ns;
+    uint64_t since = region_load(&ticket->cost->unmeasured_since_ns), waited = turn->now_ns - turn->started_ns;
     if (ticket->est_ns > 0 || waited > PATIENCE_NS)
         return false;
     if (!place_is_held(since, turn->now_ns) && unmeasured_in_flight(turn->region, turn->device) < UNKNOWN_MOST)
@@ -101,21 +97,21 @@ static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *
 }
 
 static bool must_wait_for_share(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
-    uint64_t tat = load(&turn->books->tat_ns), allowed = (uint64_t)(BURST_NS * turn->limits->stretch);
+    uint64_t tat = region_load(&turn->books->tat_ns), allowed = (uint64_t)(BURST_NS * turn->limits->stretch);
     if (tat <= turn->now_ns + allowed)
         return false;
     if (tat > turn->now_ns + 2 * DEBT_MOST_NS) { /* no launch owes so much: the clock of another boot, or nonsense */
         __atomic_compare_exchange_n(&turn->books->tat_ns, &tat, turn->now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
         return false;
     }
-    uint64_t most = load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS, least = SLEEP_LEAST_NS * (1 + ticket->around.siblings);
+    uint64_t most = region_load(&turn->mine->outstanding_ns) ? 5 * MS : 20 * MS, least = SLEEP_LEAST_NS * (1 + ticket->around.siblings);
     *wait = tat - turn->now_ns - allowed;
     *wait = *wait < least ? least : *wait < most ? *wait : most;
     return true;
 }
 
 static bool must_wait_for_card(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
-    uint64_t outstanding = load(&turn->mine->outstanding_ns), half = (uint64_t)(ticket->est_ns / 2);
+    uint64_t outstanding = region_load(&turn->mine->outstanding_ns), half = (uint64_t)(ticket->est_ns / 2);
     if (outstanding <= FLIGHT_LEAST_NS || outstanding <= FLIGHT_NS / (1 + ticket->around.siblings) ||
         turn->now_ns - turn->started_ns > PATIENCE_NS)
         return false;
@@ -134,7 +130,7 @@ static enum reason why_wait(const struct turn *turn, const struct ticket *ticket
 /* An unknown kernel needs its key's one place for an unmeasured launch. The charge is
  * a small one, or the age of the launch that has held the place. */
 static bool take_place(const struct turn *turn, struct ticket *ticket) {
-    uint64_t since = load(&ticket->cost->unmeasured_since_ns), age = since && since < turn->now_ns ? turn->now_ns - since : 0;
+    uint64_t since = region_load(&ticket->cost->unmeasured_since_ns), age = since && since < turn->now_ns ? turn->now_ns - since : 0;
     if (place_is_held(since, turn->now_ns))
         return false;
     if (!__atomic_compare_exchange_n(&ticket->cost->unmeasured_since_ns, &since, turn->now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
@@ -151,7 +147,7 @@ static uint64_t waiting_for(const struct turn *turn, const struct ticket *ticket
 
 /* The only shared write of a launch: one compare-and-swap on the arrival time. Partner: every launch of the claim on this device. */
 static bool charge(const struct turn *turn, uint64_t waiting) {
-    uint64_t tat = load(&turn->books->tat_ns);
+    uint64_t tat = region_load(&turn->books->tat_ns);
     uint64_t from = tat > turn->now_ns ? tat : turn->now_ns, cap = turn->now_ns + DEBT_MOST_NS;
     uint64_t wanted = from + waiting;
     wanted = wanted < cap ? wanted : cap > tat ? cap : tat;
@@ -193,9 +189,9 @@ static void count(const struct turn *turn, const struct ticket *ticket) {
     }
     if (ticket->placed)
         add(&turn->books->launches_unknown, 1);
-    if (limits->share > limits->guarantee && load(&turn->books->tat_ns) > turn->now_ns)
+    if (limits->share > limits->guarantee && region_load(&turn->books->tat_ns) > turn->now_ns)
         add(&turn->books->borrowed_ns, ns * (limits->share - limits->guarantee) / limits->share);
-    if (!ticket->placed && load(&turn->books->largest_est_ns) < est)
+    if (!ticket->placed && region_load(&turn->books->largest_est_ns) < est)
         __atomic_store_n(&turn->books->largest_est_ns, est, __ATOMIC_RELAXED);
 }
 
@@ -242,7 +238,7 @@ static void stop_waiting(const struct turn *turn, bool waiting) {
  * it lets one go, the true time would, and of the idle time that has passed since it forgets too little by what these launches cost at most. */
 static void read_clock(struct turn *turn) {
     struct memory *mine = turn->memory;
-    if (!turn->now_ns && mine->reuses && load(&turn->mine->inflight_since_ns)) {
+    if (!turn->now_ns && mine->reuses && region_load(&turn->mine->inflight_since_ns)) {
         mine->reuses--;
         turn->now_ns = turn->started_ns = mine->clock_ns;
         return;

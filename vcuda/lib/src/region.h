@@ -71,4 +71,13 @@ static inline struct vcuda_cost *region_cost(const struct region *region, int de
     return (void *)((char *)region->ledger + region->costs_offset + index * region->cost_size);
 }
 
+/* Statistics: nothing is ordered by them. */
+static inline uint64_t region_load(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
 #endif

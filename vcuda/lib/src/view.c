@@ -2,10 +2,6 @@
 
 #include "ledger.h"
 
-static uint64_t smaller(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 struct view view_of(struct region *region, int device, uint64_t card_total, uint64_t card_free) {
     const struct limits *limits = config_limits(region, device);
     if (!limits)

@@ -344,7 +344,7 @@ static void the_table_keeps_keys_apart_and_survives_being_full(void) {
 
 static void siblings_count_as_far_as_they_were_busy_meanwhile(void) {
     struct claim claim = open_claim(300);
-    struct limits limits = {.phi = 1};
+    struct limits limits = {.phi = 1, .m = 1};
     struct vcuda_slot *sibling = region_slot(&region, 1);
     region.ledger->slots_used = 2;
     sibling->epoch = 9;
@@ -357,6 +357,39 @@ static void siblings_count_as_far_as_they_were_busy_meanwhile(void) {
     CHECK_NEAR(around.phi, 1.5, 0.01);
     around = flight_watched(&ended, &ended, &limits);
     CHECK_EQ(around.others, 0);
+    check_drop(&claim);
+}
+
+/* Time is kept: beside siblings alone, what of a sample was not theirs was our own. */
+static void what_siblings_got_done_is_not_our_own(void) {
+    struct claim claim = open_claim(300);
+    struct limits limits = {.phi = 1, .m = 1.25};
+    struct vcuda_slot *sibling = region_slot(&region, 1);
+    struct surroundings around;
+    region.ledger->slots_used = 2;
+    sibling->epoch = 9;
+    region_device(&region, 0)->charged_ns = 1000 * MS;
+    sibling->device[0].outstanding_ns = 10 * MS;
+    struct watch begun = flight_watch(&region, 0, 0, &limits, check_now_ns);
+    region_device(&region, 0)->charged_ns += 50 * MS; /* 40 ms of work; */
+    sibling->device[0].outstanding_ns = 20 * MS;      /* 10 more are in flight: 30 are done */
+    flight_done(&region, 0, 0, 5 * MS, check_now_ns); /* 5 of them by us */
+    sibling->device[0].inflight_ns = 50 * MS;
+    check_now_ns += 50 * MS;
+    struct watch ended = flight_watch(&region, 0, 0, &limits, check_now_ns);
+    around = flight_watched(&begun, &ended, &limits);
+    CHECK_EQ(around.siblings, 1);
+    CHECK_NEAR(around.own, 0.5, 0.001);
+
+    struct vcuda_cost *cost = cost_find(&region, 0, 7);
+    cost_sample(cost, &around, 40e6, 1e5, 1, check_now_ns);
+    CHECK_NEAR(cost->est_ns, 20e6, 1e4);
+    around.own = -1; /* they had more done than fits: one such sample does not turn the estimate around */
+    cost_sample(cost, &around, 40e6, 20e6, 1, check_now_ns);
+    CHECK(cost->est_ns > 15e6);
+    around.own = -1;
+    cost_sample(cost_find(&region, 0, 8), &around, 40e6, 1e5, 1, check_now_ns);
+    CHECK_NEAR(cost_find(&region, 0, 8)->est_ns, 20e6, 1e4);
     check_drop(&claim);
 }
 
@@ -417,5 +450,6 @@ int main(void) {
     RUN(nonsense_in_the_ledger_holds_nobody_up);
     RUN(an_estimate_that_is_no_number_is_learned_anew);
     RUN(siblings_count_as_far_as_they_were_busy_meanwhile);
+    RUN(what_siblings_got_done_is_not_our_own);
     return check_failures != 0;
 }
