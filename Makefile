@@ -66,8 +66,8 @@ bench: setup-test ## Measure (NAME=… for one); figures go to build/bench.jsonl
 	@scripts/bench.sh "$(NAME)"
 
 .PHONY: bench-matrix
-bench-matrix: setup-test ## Measure the whole accuracy matrix (hours; what was measured stays in build/matrix.jsonl; MINUTES=60 stops then)
-	@nice $(PY) -m vcuda.bench.matrix --minutes $(or $(MINUTES),10000)
+bench-matrix: setup-test ## Measure the whole accuracy matrix (an hour on two cores; what was measured stays in build/matrix.jsonl; MINUTES=60 stops then)
+	@nice $(PY) -m vcuda.bench.matrix --jobs $$(nproc) --minutes $(or $(MINUTES),10000)
 
 .PHONY: bench-docs
 bench-docs: ## Render docs/benchmarks.md from build/bench.jsonl, and docs/benchmarks/ from what `make bench-matrix` measured
