@@ -154,7 +154,7 @@ class Agent:
         return 1 if self._life.failed else 0
 
     async def _take_in(self, looks: Mapping[str, Look], gauges: Mapping[str, Gauges] | None, now_ns: int) -> None:
-        self._node.tick(looks, now_ns)
+        self._node.tick(looks, now_ns, self._driver.clock.driver_us(now_ns))
         if gauges is not None:
             await self._feed.publish(self._node.second(gauges, now_ns, self._driver.clock.wall(now_ns)))
 

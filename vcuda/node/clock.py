@@ -26,6 +26,9 @@ class Clock(Protocol):
     def wall(self, at_ns: int) -> datetime:
         """The date and time, in UTC, that belongs to a moment of node time not long ago."""
 
+    def driver_us(self, at_ns: int) -> int:
+        """The same moment by the clock with which the driver stamps its windows, in microseconds."""
+
 
 class MonotonicClock:
     def now_ns(self) -> int:
@@ -39,6 +42,9 @@ class MonotonicClock:
 
     def wall(self, at_ns: int) -> datetime:
         return datetime.now(UTC) - timedelta(microseconds=(self.now_ns() - at_ns) / 1000)
+
+    def driver_us(self, at_ns: int) -> int:
+        return (time.time_ns() - (self.now_ns() - at_ns)) // 1000
 
 
 class SimClock:
@@ -75,6 +81,9 @@ class SimClock:
             return MonotonicClock().wall(at_ns)
         start_ns, start = self._start
         return start + timedelta(microseconds=(at_ns - start_ns) / 1000)
+
+    def driver_us(self, at_ns: int) -> int:
+        return MonotonicClock().driver_us(at_ns) if self._real else at_ns // 1000
 
     def _check(self, code: int) -> None:
         if code != 0:

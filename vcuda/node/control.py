@@ -46,8 +46,15 @@ class CardState:
         return self.look.fault or self.gauges.illness
 
 
-def tick_card(card: CardState, look: Look, claims: Sequence[Kept], claim_of: Attribute, now_ns: int) -> None:
-    """Take in what the driver shows and write each claim's share, neighbours and multiplier."""
+def tick_card(
+    card: CardState,
+    look: Look,
+    claims: Sequence[Kept],
+    claim_of: Attribute,
+    now_ns: int,
+    driver_us: int | None = None,
+) -> None:
+    """Take in what the driver shows and write each claim's share, neighbours and multiplier. `driver_us`: now, as the driver stamps."""
     window_before = card.utilisation.newest_us
     measured = card.utilisation.feed(look, now_ns)
     card.gauge.add(look.percent, now_ns - card.looked_ns if card.looked_ns is not None else 0)
@@ -65,7 +72,8 @@ def tick_card(card: CardState, look: Look, claims: Sequence[Kept], claim_of: Att
         if look.processes is not None and claim.now is not None and claim.backend.shim:
             _look_for_bypass(card, claim, part, claim.now, measured)
         if card.utilisation.newest_us != window_before:
-            _balance(claim, part, measured)
+            age_us = driver_us - card.utilisation.newest_us if driver_us is not None else None
+            _balance(claim, part, measured, age_us)
         near = neighbours[name]
         record = replace(
             part.record, share=shares[name], others=near.others, phi_ppm=near.phi_ppm, m_ppm=round(part.m * _PPM)
@@ -181,20 +189,28 @@ def _watch(claim: Kept, part: KeptPart) -> None:
         claim.books.ledger.reset_largest_estimate(part.index)
 
 
-def _charged_for_work_done(claim: Kept, part: KeptPart) -> int | None:
+def _place(age_us: int | None, period_ns: int) -> float:
+    """Where between the last tick and this one something of that age was, 0 to 1; the middle where that makes no sense."""
+    if age_us is None or not 0 <= age_us * 1000 <= 2 * period_ns:
+        return 0.5
+    return max(0.0, 1 - age_us * 1000 / period_ns)
+
+
+def _charged_for_work_done(claim: Kept, part: KeptPart, age_us: int | None) -> int | None:
     """What was charged in the driver's newest window for work that was over at its end, ns. None: not known. The next window begins here.
 
     Launches are charged before they run and measured after: a queue that has just filled is no error of the books. The window
-    ended between the last tick and this one; the middle is the best guess. What is in flight was charged with the multiplier of its
+    ended `age_us` ago, between the last tick and this one. What is in flight was charged with the multiplier of its
     launch: with another one, a rise of the multiplier would make work undone, and that would raise the multiplier.
     """
     pages, window = claim.pages(part), part.window
     if pages is None:
         window.charged_ns = None
         return None
-    before, after, _ = pages
-    charged = (before.device.charged_ns + after.device.charged_ns) // 2
-    in_flight = (before.outstanding_ns + after.outstanding_ns) // 2
+    before, after, period_ns = pages
+    place = _place(age_us, period_ns)
+    charged = round(before.device.charged_ns * (1 - place) + after.device.charged_ns * place)
+    in_flight = round(before.outstanding_ns * (1 - place) + after.outstanding_ns * place)
     begun, flew = window.charged_ns, window.in_flight_ns
     launched = max(0.0, (charged - begun) / part.m) if begun is not None else in_flight
     window.in_flight_m += (part.m - window.in_flight_m) * min(1.0, launched / max(in_flight, 1))
@@ -202,10 +218,10 @@ def _charged_for_work_done(claim: Kept, part: KeptPart) -> int | None:
     return None if begun is None else charged - begun - (window.in_flight_ns - flew)
 
 
-def _balance(claim: Kept, part: KeptPart, measured: Measured | None) -> None:
+def _balance(claim: Kept, part: KeptPart, measured: Measured | None, age_us: int | None) -> None:
     """A window of the driver has ended: compare books and measurement. `measured` is None after a long gap."""
     window = part.window
-    charged = _charged_for_work_done(claim, part)
+    charged = _charged_for_work_done(claim, part, age_us)
     if measured and charged is not None and part.compute_limited:
         part.m = balance.correct(
             part.m,

@@ -199,8 +199,8 @@ class Node:
 
     # --- time ---
 
-    def tick(self, looks: Mapping[str, Look], now_ns: int) -> None:
-        """Every 100 ms of node time."""
+    def tick(self, looks: Mapping[str, Look], now_ns: int, driver_us: int | None = None) -> None:
+        """Every 100 ms of node time. `driver_us`: now by the clock with which the driver stamps its windows."""
         for name, kept in list(self.claims.items()):
             try:
                 kept.read(now_ns)
@@ -215,6 +215,7 @@ class Node:
                 list(self.claims.values()),
                 lambda pid: self._attribution.claim_of(pid, accounts, holders),
                 now_ns,
+                driver_us,
             )
         for kept in self.claims.values():
             kept.config.beat(now_ns)

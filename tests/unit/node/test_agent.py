@@ -32,6 +32,9 @@ class StandingClock:
     def wall(self, at_ns: int) -> datetime:
         return datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 
+    def driver_us(self, at_ns: int) -> int:
+        return at_ns // 1000
+
 
 async def test_a_card_that_was_not_seen_for_a_while_is_not_trusted(tmp_path: Path) -> None:
     node, clock = make_node(tmp_path), StandingClock()

@@ -146,8 +146,7 @@ static double without_turns(double wall, double stretched) {
 
 /* What of a sample was our own time. Beside siblings alone it is known what they got done meanwhile; beside others, what turns they may have had. */
 static double own_part(const struct surroundings *around, double wall) {
-    bool among_siblings = around->siblings && around->siblings == around->others;
-    return among_siblings ? wall * around->own : without_turns(wall, around->phi);
+    return around->siblings ? wall * around->own : without_turns(wall, around->phi);
 }
 
 /* A short kernel that took longer than it should beside neighbours was interrupted by a turn of theirs: not believed, until four agree. */
@@ -171,18 +170,21 @@ static void sample_interrupted(struct vcuda_cost *cost, const struct surrounding
 
 static double sample_long(struct vcuda_cost *cost, const struct surroundings *around, double *est, double wall, double charged) {
     double turns = 1 + around->others, explained = *est * turns + around->others * SLICE_NS;
-    double most = SETTLE_MOST_NS + (around->siblings ? 0 : SETTLE_TIMES * *est); /* among siblings a guess is often far off */
-    bool trusted = count_of(&cost->clean) >= CLEAN_ENOUGH;
-    if (wall > 1.1 * explained) { /* no neighbour explains this */
+    bool trusted = count_of(&cost->clean) >= CLEAN_ENOUGH, siblings = around->siblings > 0;
+    double most = SETTLE_MOST_NS + (siblings ? 0 : SETTLE_TIMES * *est); /* among siblings a guess is often far off */
+    /* Siblings' estimates are in ours, by what they get done: the more there are, the slower, or all of them swing. */
+    double pace = siblings ? bounded(16 + count_of(&cost->samples), 40 * (1 + around->siblings)) : 16;
+    bool far = wall > 1.1 * explained && (!siblings || own_part(around, wall) > 2 * *est); /* no neighbour explains this */
+    bool sure = far && (!siblings || count_of(&cost->up)); /* among siblings it can be chance: the second in a row is believed */
+    set(&cost->up, far && !sure);
+    if (sure) {
         *est = without_turns(wall, turns);
         set(&cost->clean, 0);
         return bounded(*est - charged, most);
     }
-    if (trusted && wall <= 1.15 * *est)
-        *est += (wall - *est) / 16;
-    else
-        *est += (own_part(around, wall) - *est) / (trusted ? 64 : 16);
-    return !around->siblings && charged < *est / FAR ? *est - charged : 0; /* launched before that was known */
+    bool clear = trusted && wall <= 1.15 * *est;
+    *est += clear ? (wall - *est) / 16 : (own_part(around, wall) - *est) / (trusted && !siblings ? 64 : pace);
+    return !siblings && charged < *est / FAR ? *est - charged : 0; /* launched before that was known */
 }
 
 static double sample_contended(struct vcuda_cost *cost, const struct surroundings *around, double *est, double wall, double charged) {

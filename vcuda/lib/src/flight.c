@@ -105,7 +105,7 @@ struct surroundings flight_watched(const struct watch *begun, const struct watch
     uint32_t siblings = (uint32_t)activity + (activity > (uint32_t)activity);
     double done = (double)(int64_t)(ended->charged_ns - begun->charged_ns) / limits->m - (double)(int64_t)(ended->rest_ns - begun->rest_ns);
     return (struct surroundings){
-        .others = limits->others + siblings, .siblings = siblings, .phi = limits->phi + activity, .own = 1 / limits->phi - done / period};
+        .others = limits->others + siblings, .siblings = siblings, .phi = limits->phi + activity, .own = (1 - done / period) / limits->phi};
 }
 
 void flight_after_fork(void) {
