@@ -107,6 +107,24 @@ static void a_huge_kernel_passes_and_then_owes(void) {
     check_drop(&claim);
 }
 
+/* What is in flight when kernels turn out to be longer is taken before anybody knows: at a small share, all of it for seconds. */
+static void a_small_share_has_less_in_flight(void) {
+    static const struct {
+        uint32_t share;
+        uint64_t in_flight; /* ms */
+        bool waits;
+    } cases[] = {{100, 3, false}, {100, 5, true}, {300, 11, false}, {300, 13, true}, {500, 19, false}, {500, 21, true}, {900, 19, false}, {900, 21, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct claim claim = open_claim(cases[i].share);
+        launch(1, 1e6);
+        flight_add(&region, 0, 0, cases[i].in_flight * MS, check_now_ns);
+        uint64_t before = check_now_ns;
+        launch(1, 1e6);
+        CHECK_EQ(check_now_ns > before, cases[i].waits);
+        check_drop(&claim);
+    }
+}
+
 static void debts_have_an_end(void) {
     struct claim claim = open_claim(10);
     launch(1, 60e9);
@@ -428,6 +446,7 @@ int main(void) {
     RUN(an_old_reading_of_the_clock_forgives_little);
     RUN(short_kernels_wait_in_long_sleeps_and_keep_the_share);
     RUN(a_huge_kernel_passes_and_then_owes);
+    RUN(a_small_share_has_less_in_flight);
     RUN(debts_have_an_end);
     RUN(a_new_share_rescales_the_debt);
     RUN(the_multiplier_scales_the_charge);
