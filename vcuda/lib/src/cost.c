@@ -144,7 +144,7 @@ static double without_turns(double wall, double stretched) {
     return wall / stretched + SLICE_NS / 2 * (1 - 1 / stretched);
 }
 
-/* What of a sample was our own time. Beside siblings alone it is known what they got done meanwhile; beside others, what turns they may have had. */
+/* What of a sample was our own time. What siblings got done meanwhile is known from the books; of other claims, what turns they may have had. */
 static double own_part(const struct surroundings *around, double wall) {
     return around->siblings ? wall * around->own : without_turns(wall, around->phi);
 }
