@@ -40,6 +40,12 @@ def move(
     return _enter(workload, phase, reason, plain(evidence or {}), by_controller, also)
 
 
+def would_move(workload: Workload, event: Event, *, reason: str, evidence: Mapping[str, Any]) -> bool:
+    """Whether `move` would change anything that somebody could see."""
+    told = (transition(workload.phase, event), reason, plain(evidence))
+    return told != (workload.phase, workload.reason, workload.evidence)
+
+
 def begin(workload: Workload, events: Sequence[tuple[Event, str, Mapping[str, Any]]]) -> None:
     """A run's first phases at once: insert the workload, or save its new run. The caller has set everything else."""
     now = clock.now()

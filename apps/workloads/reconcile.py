@@ -6,6 +6,7 @@ was not written is found again by looking. No network call is made inside a tran
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,12 +21,14 @@ from apps.core.share import GpuShare
 from apps.quotas import ledger
 from apps.quotas import services as quotas
 from apps.workloads import kinds, notices
-from apps.workloads.judge import Errand, errand, judge
+from apps.workloads.judge import Errand, Verdict, errand, judge
 from apps.workloads.lease import Fence
 from apps.workloads.models import ENDED, Desired, Phase, Workload
-from apps.workloads.moves import move, note, ring
+from apps.workloads.moves import move, note, ring, would_move
 from apps.workloads.resized import Database, resized
 from apps.workloads.states import Event
+
+SEEN_PRECISION = timedelta(seconds=5)  # a row's time of observation may be so much older; it is stale after 45
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +108,31 @@ async def _refused(cluster: Cluster, loaded: Loaded, error: PortalError) -> Obse
     return Observation(seen.uid, loaded.run, RunState.EXITED, seen.observed_at, reason, evidence)
 
 
-@transaction.atomic
 def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
-    """Write what was seen, if this controller still holds the lease and the row is still at the same run."""
+    """Write what was seen, if this controller still holds the lease and the row is still at the same run.
+
+    Of a pod that starts a cluster tells a dozen times, and half of that is nothing new: then nothing is written, and nobody waits for it.
+    """
+    known = _nothing_new(loaded, seen)
+    return _record(fence, loaded, seen) if known is None else known
+
+
+def _nothing_new(loaded: Loaded, seen: Observation) -> Outcome | None:
+    """None where something is to be written."""
+    row = Workload.objects.filter(id=loaded.workload_id, run=loaded.run).first()
+    if row is None:
+        return Outcome()
+    last_seen, verdict = row.observed_at, judge(row, seen)
+    if verdict.settle or (verdict.event is not None and would_move(row, verdict.event, **_why(row, verdict))):
+        return None
+    facts = set(_take_facts(row, seen))
+    if facts - {"observed_at"} or (facts and (last_seen is None or seen.observed_at - last_seen >= SEEN_PRECISION)):
+        return None
+    return _outcome(row, verdict)
+
+
+@transaction.atomic
+def _record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
     fence.check()
     row = Workload.objects.select_for_update(no_key=True).filter(id=loaded.workload_id, run=loaded.run).first()
     if row is None:
@@ -121,13 +146,22 @@ def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
         facts.append("desired")
     moved = False
     if verdict.event is not None:
-        why = (verdict.reason, verdict.evidence) if verdict.reason else (row.reason, row.evidence)
-        moved = move(row, verdict.event, reason=why[0], evidence=why[1], by_controller=True, also=facts)
+        moved = move(row, verdict.event, **_why(row, verdict), by_controller=True, also=facts)
     if not moved:
         moved = _save_facts(row, facts)
     settled = verdict.settle and quotas.settle(workload_id=row.id, run=row.run)
+    return replace(_outcome(row, verdict), settled=settled, moved=moved)
+
+
+def _why(row: Workload, verdict: Verdict) -> dict[str, Any]:
+    if verdict.reason:
+        return {"reason": verdict.reason, "evidence": verdict.evidence}
+    return {"reason": row.reason, "evidence": row.evidence}
+
+
+def _outcome(row: Workload, verdict: Verdict) -> Outcome:
     deleted = row.phase in ENDED and row.desired == Desired.DELETED
-    return Outcome(settled, moved, (row.slug, row.run) if verdict.answers else None, again=deleted)
+    return Outcome(answers=(row.slug, row.run) if verdict.answers else None, again=deleted)
 
 
 def _end_of_run(row: Workload) -> list[str]:

@@ -61,7 +61,7 @@ class ExperimentSerializer(Reply):
     node = serializers.CharField()
     exit_code = serializers.IntegerField(allow_null=True)
     created_at = Moment()
-    observed_at = Moment(allow_null=True, help_text="When the cluster was last asked about it.")
+    observed_at = Moment(allow_null=True, help_text="When the cluster was last asked about it, or up to 5 s before.")
     open_url = serializers.SerializerMethodField(help_text="For a browser that is signed in.")
 
     def get_is_unknown(self, workload: Workload) -> bool:
