@@ -112,9 +112,9 @@ static bool must_wait_for_share(const struct turn *turn, const struct ticket *ti
 
 static bool must_wait_for_card(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
     uint64_t outstanding = region_load(&turn->mine->outstanding_ns), half = (uint64_t)(ticket->est_ns / 2);
+    uint64_t each = FLIGHT_NS / (1 + ticket->around.siblings), most = each < FLIGHT_LEAST_NS ? FLIGHT_LEAST_NS : each;
     double part = turn->limits->stretch > 2 ? 2 / turn->limits->stretch : 1; /* of what is in flight at half of the card and more */
-    if (outstanding <= part * FLIGHT_LEAST_NS || outstanding <= part * FLIGHT_NS / (1 + ticket->around.siblings) ||
-        turn->now_ns - turn->started_ns > PATIENCE_NS)
+    if ((double)outstanding <= part * (double)most || turn->now_ns - turn->started_ns > PATIENCE_NS)
         return false;
     *wait = half < 500 * US ? 500 * US : half > 5 * MS ? 5 * MS : half;
     return true;
