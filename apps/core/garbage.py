@@ -7,11 +7,8 @@ lock in its hand. What was loaded at the start never goes, so it need not be loo
 import gc
 from typing import Final
 
-_THRESHOLDS: Final = (
-    10_000,
-    20,
-    20,
-)  # Python's own are 700, 10, 10; a request makes some 5,000 objects, few of them in cycles
+# Python's own are 700, 10, 10; a request makes some 5,000 objects, few of them in cycles.
+_THRESHOLDS: Final = (10_000, 20, 20)
 
 
 def has_loaded() -> None:

@@ -26,9 +26,7 @@ RATE, SECONDS = 50, 10  # of the creates that are accepted
 PODS: Final = 500  # of each turn of creates
 NODES: Final = 1000
 BEHIND: Final = 19  # nice value of the cluster's processes where the portal's answers are measured
-ANSWERING: Final = (
-    2  # processes of the portal that answer, as docs/operations/settings.md says for such a rate: one for each core
-)
+ANSWERING: Final = 2  # processes of the portal that answer: one for each core, as docs/operations/settings.md advises
 ADVISED: Final = 10  # per cent of the nodes that the scheduler scores, as docs/operations/kubernetes.md says
 RESTARTED: Final = 3000
 CLASS: Final = "bench"
