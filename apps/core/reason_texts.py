@@ -2,7 +2,7 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from apps.core import reason_texts_diagnosis, reason_texts_kubernetes, reason_texts_limits
+from apps.core import reason_texts_control, reason_texts_diagnosis, reason_texts_kubernetes, reason_texts_limits
 from apps.core.reasons import Reason, Severity
 
 _INFO, _WAITING, _WARNING, _ERROR = Severity.INFO, Severity.WAITING, Severity.WARNING, Severity.ERROR
@@ -294,6 +294,7 @@ CATALOGUE: dict[str, Reason] = {
     for reason in (
         *_REASONS,
         *reason_texts_kubernetes.REASONS,
+        *reason_texts_control.REASONS,
         *reason_texts_diagnosis.REASONS,
         *reason_texts_limits.REASONS,
     )

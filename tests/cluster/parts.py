@@ -99,7 +99,7 @@ def _controller_manager(layout: Layout, programs: Programs, raised_limits: bool)
         f"--cert-dir={layout.root / 'controller-manager'}",
         "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
     ]
-    if raised_limits:  # 20 a second make ten claims a second, whatever the machine
+    if raised_limits:  # 20 a second bind five new volumes a second, whatever the machine
         words += ["--kube-api-qps=100", "--kube-api-burst=200"]
     if not layout.real:  # fake nodes alone renew no lease: at 1,000 of them that would take half a core
         words.append("--node-monitor-grace-period=2h")

@@ -49,7 +49,7 @@ def test_of_such_a_cluster_nothing_is_amiss_and_what_cannot_be_seen_is_unknown(p
     seen = {"server_answers", "watch_fresh", "rights_complete", "slices_dra", "dra_served", "feature_on"}
     seen |= {"cards_offered", "priority_serves", "requests_served", "agents_ready", "figures_arrive", "programs_new"}
     assert seen <= by_level.pop("good")
-    unknown = {"scheduler_limit_unknown", "claims_limit_unknown"}
+    unknown = {"scheduler_limit_unknown", "volumes_limit_unknown", "order_unknown"}
     assert unknown <= by_level.pop("unknown")
     assert by_level == {}
     features = {one["evidence"]["feature"] for one in findings if one["code"] == "feature_on"}

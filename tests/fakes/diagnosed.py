@@ -14,7 +14,7 @@ class Diagnosed(FakeCluster):
         ),
         Finding(
             Area.LIMITS,
-            "claims_limit_low",
+            "volumes_limit_low",
             Level.ATTENTION,
             {"queries_per_second": 20, "wanted": 100, "wanted_burst": 200},
         ),

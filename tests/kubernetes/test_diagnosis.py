@@ -259,15 +259,15 @@ async def test_limits_are_read_from_the_command_lines_of_the_control_planes_pods
     place.server.put("pods", program("kube-controller-manager", "--leader-elect=true"))
     place.server.put("pods", program("kube-scheduler", "--kube-api-qps", "200", "--kube-api-burst=400"))
     found = await look(place)
-    low = found["claims_limit_low"]
+    low = found["volumes_limit_low"]
     assert (low.level, low.evidence["queries_per_second"], low.evidence["starts_per_second"]) == (
         Level.ATTENTION,
         20,
-        10,
+        5,
     )
     assert found["scheduler_limit_enough"].evidence["starts_per_second"] == 50
     place.server.put("pods", program("kube-controller-manager", "--kube-api-qps=100", "--kube-api-burst=200"))
-    assert "claims_limit_enough" in await look(place)
+    assert "volumes_limit_enough" in await look(place)
 
 
 async def test_a_limit_in_a_file_is_unknown_and_never_good(place: KubernetesPlace, control: ControlPlane) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from apps.cluster.diagnosis import Area, Finding, Level, Report
-from apps.cluster.drivers.kubernetes.diagnosis import agents, cards, limits, rights, server
+from apps.cluster.drivers.kubernetes.diagnosis import agents, cards, limits, order, rights, server
 from apps.cluster.drivers.kubernetes.diagnosis.looking import look
 from apps.cluster.drivers.kubernetes.reading import Reader
 from apps.cluster.drivers.kubernetes.settings import Rules
@@ -29,6 +29,7 @@ class Diagnoser:
             *rights.judged(seen),
             *cards.judged(seen, self._reader.adapter),
             *limits.judged(seen),
+            *order.judged(seen),
             *server.requests(told, now),
             *agents.judged(seen, told, now),
         )

@@ -1,22 +1,21 @@
-"""The rate limits that the control plane's own programs work under, which decide how many pods with claims start in a second.
+"""The rate limits that the control plane's own programs work under, which decide how many pods start in a second: the scheduler places
+those with claims, the controller-manager binds the volumes of those that start for the first time.
 
 Nobody tells them: `/configz` of these programs wants credentials of its own, and the API server's proxy passes none on. So the command
-line is read where the programs are pods, and otherwise it is measured what they did in the busiest ten seconds that pods still tell of.
+line is read where the programs are pods, and otherwise it is measured what they did in the busiest ten seconds (`pace.py`).
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from statistics import median
 from typing import Any
 
 from apps.cluster.diagnosis import Area, Finding, Level
+from apps.cluster.drivers.kubernetes.diagnosis import pace
 from apps.cluster.drivers.kubernetes.diagnosis.looking import REJECTED, SEATS, Hidden, Sample, Seen, rows
-from apps.cluster.drivers.kubernetes.objects import Manifest, condition, id_of, labels, made_at, meta, spec, time
+from apps.cluster.drivers.kubernetes.diagnosis.pace import WINDOW, Pace, short
+from apps.cluster.drivers.kubernetes.objects import Manifest, labels, spec
 
-WINDOW = 10  # s
 _MARGIN = 1.25  # so much above what a stock limit can give is proof that it was raised
-_MANY = 50  # in a window: a queue of which something can be concluded
 _LONG = 5.0  # s that half of them waited
 _STEADY = 0.75  # of the rate at which a stock limit is refilled
 _FEW_NODES = 100  # the scheduler looks at all of so few
@@ -24,7 +23,7 @@ _FEW_NODES = 100  # the scheduler looks at all of so few
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`calls` of the API for each pod with a claim, and what is `wanted`: measured, docs/operations/kubernetes.md."""
+    """`calls` of the API for each pod with a claim or new volume, and what is `wanted`: measured, docs/operations/kubernetes.md."""
 
     name: str
     code: str  # first part of the findings' codes
@@ -35,7 +34,7 @@ class Program:
 
     @property
     def stock_rate(self) -> float:
-        """Pods a second that the stock limit can give in a window: its burst and what is refilled."""
+        """Pods or volumes a second that the stock limit can give in a window: its burst and what is refilled."""
         qps, burst = self.stock
         return (burst + qps * WINDOW) / self.calls / WINDOW
 
@@ -50,8 +49,8 @@ SCHEDULER = Program(
 )
 CONTROLLER_MANAGER = Program(
     "kube-controller-manager",
-    "claims_limit",
-    2,
+    "volumes_limit",
+    4,
     (20, 30),
     (100, 200),
     'curl -sk -H "Authorization: Bearer $TOKEN" https://127.0.0.1:10257/configz',
@@ -60,33 +59,28 @@ CONTROLLER_MANAGER = Program(
 
 def judged(seen: Seen) -> list[Finding]:
     return [
-        _program(SCHEDULER, seen, _bound(seen)),
-        _program(CONTROLLER_MANAGER, seen, _claimed(seen)),
+        _program(SCHEDULER, seen, pace.pods_placed(seen)),
+        _program(CONTROLLER_MANAGER, seen, pace.volumes_bound(seen)),
         *_scoring(seen),
         *_priority(seen),
     ]
 
 
-def _program(program: Program, seen: Seen, paces: Sequence["Pace"]) -> Finding:
+def _program(program: Program, seen: Seen, paces: Sequence[Pace]) -> Finding:
     told = told_limit(program, rows(seen.control))
     if told is not None:
         return _of_limit(program, *told)
-    evidence = {"program": program.name, "stock_per_second": _short(program.stock_rate)}
+    evidence = {"program": program.name, "stock_per_second": short(program.stock_rate)}
     best = max(paces, key=lambda pace: pace.count, default=None)
     if best is not None and best.rate > program.stock_rate * _MARGIN:
         return Finding(Area.LIMITS, f"{program.code}_seen", Level.GOOD, evidence | best.evidence)
     # As fast as a stock limit lets it go on, and slower than it was wanted: what waits for room comes in no such stream.
     steady = program.stock[0] / program.calls * _STEADY
-    slow = [pace for pace in paces if pace.rate >= steady and pace.count >= _MANY and pace.waited >= _LONG]
+    slow = [pace for pace in paces if pace.rate >= steady and pace.waited >= _LONG]
     if slow:
         worst = max(slow, key=lambda pace: pace.waited)
         return Finding(Area.LIMITS, f"{program.code}_felt", Level.ATTENTION, evidence | worst.evidence, program.command)
     return Finding(Area.LIMITS, f"{program.code}_unknown", Level.UNKNOWN, evidence, program.command)
-
-
-def _short(rate: float) -> float:
-    """One decimal, and none for a whole number."""
-    return int(rate) if rate == int(rate) else round(rate, 1)
 
 
 # --- Told by the command line ----------------------------------------------------------------------------------------------
@@ -134,65 +128,6 @@ def _of_limit(program: Program, qps: float, burst: float) -> Finding:
         Level.GOOD if enough else Level.ATTENTION,
         evidence,
     )
-
-
-# --- Measured ------------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What was done in one window."""
-
-    count: int
-    waited: float  # s, the median of those
-
-    @property
-    def rate(self) -> float:
-        """Per second."""
-        return self.count / WINDOW
-
-    @property
-    def evidence(self) -> dict[str, Any]:
-        return {"per_second": _short(self.rate), "pods": self.count, "waited_seconds": round(self.waited)}
-
-
-def windows(spans: Iterable[tuple[datetime, datetime]]) -> list[Pace]:
-    """`spans` are since when something could be done, and when it was done, in whole seconds as the API server has them."""
-    done = sorted(spans, key=lambda span: span[1])
-    found, first = [], 0
-    for last, (_, at) in enumerate(done):
-        while at - done[first][1] >= timedelta(seconds=WINDOW):
-            first += 1
-        waited = median((end - since).total_seconds() for since, end in done[first : last + 1])
-        found.append(Pace(last + 1 - first, waited))
-    return found
-
-
-def _claimed(seen: Seen) -> list[Pace]:
-    """How fast claims were made for pods: by the controller-manager, and by nothing else."""
-    pods = {id_of(pod): at for pod in rows(seen.pods) if (at := made_at(pod)) is not None}
-    return windows((pods[pod], at) for pod, at in _claims(seen) if pod in pods)
-
-
-def _bound(seen: Seen) -> list[Pace]:
-    """How fast pods whose claims were there got their nodes."""
-    ready = dict(_claims(seen))
-    spans = []
-    for pod in rows(seen.pods):
-        placed = condition(pod, "PodScheduled")
-        at = time(placed.get("lastTransitionTime")) if placed.get("status") == "True" else None
-        since = ready.get(id_of(pod))
-        if at is not None and since is not None:
-            spans.append((since, at))
-    return windows(spans)
-
-
-def _claims(seen: Seen) -> list[tuple[str, datetime]]:
-    """Ids of pods, and when their claims were made."""
-    return [
-        (str(owner.get("uid", "")), at)
-        for claim in rows(seen.claims)
-        if (at := made_at(claim)) is not None
-        for owner in meta(claim).get("ownerReferences") or ()
-    ]
 
 
 # --- What else slows down -------------------------------------------------------------------------------------------------

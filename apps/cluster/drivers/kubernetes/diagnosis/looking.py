@@ -66,6 +66,7 @@ class Seen:
     classes: Sequence[Manifest] | Hidden
     claims: Sequence[Manifest] | Hidden
     pods: Sequence[Manifest] | Hidden  # of this portal
+    volumes: Sequence[Manifest] | Hidden  # of this portal
     agents: Sequence[Manifest] | Hidden
     control: Sequence[Manifest] | Hidden  # pods of scheduler and controller-manager
 
@@ -87,6 +88,7 @@ async def look(api: Api, rules: Rules) -> Seen:
         reviews, nodes = ask(_reviews(api, mine)), ask(api.find(kinds.NODES))
         slices, classes = ask(_served(api, kinds.SLICES, ours)), ask(_served(api, kinds.CLASSES))
         claims, pods = ask(_served(api, kinds.CLAIMS)), ask(api.find(kinds.PODS, params=mine))
+        volumes = ask(api.find(kinds.VOLUMES, params=mine))
         at_nodes = ask(api.find(kinds.PODS, names.AGENT_NAMESPACE, params=agents))
         control = ask(api.find(kinds.PODS, params={"labelSelector": _CONTROL}))
     return Seen(
@@ -101,6 +103,7 @@ async def look(api: Api, rules: Rules) -> Seen:
         classes=classes.result(),
         claims=claims.result(),
         pods=pods.result(),
+        volumes=volumes.result(),
         agents=at_nodes.result(),
         control=control.result(),
     )
