@@ -63,7 +63,8 @@ class Machines:
         self.images = {"contract"}  # that can be pulled
         self.programs = {"exercise": PROGRAM}
         self.schedules = True  # False: pods wait without a word
-        self.prepares = True  # False: the DRA driver is not registered
+        self.prepares = True  # False: the kubelet complains of pods with claims, as follows
+        self.complaint = ("FailedPrepareDynamicResources", f"DRA driver {names.DRIVER} is not registered")
         self.overlooks = 0  # times that the scheduler overlooks room, and takes no other look before it is woken
         self._overlooked: set[str] = set()
         self._containers: dict[str, Container] = {}  # by pod's id
@@ -259,7 +260,7 @@ class Machines:
             return
         if pod["spec"].get("resourceClaims") and not self.prepares:
             self._unprepared.add(pod["metadata"]["uid"])
-            self.event(pod, "FailedPrepareDynamicResources", f"DRA driver {names.DRIVER} is not registered")
+            self.event(pod, *self.complaint)
             return
         self._unprepared.discard(pod["metadata"]["uid"])
         address = f"{self.network}.{next(self._numbers)}"

@@ -281,14 +281,24 @@ async def test_a_claim_that_is_not_prepared_is_said(
     assert seen.cards == (f"GPU-{NODE}-0",)
 
 
-async def test_the_kubelet_is_made_to_look_again_until_the_claim_is_prepared(
-    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+TOO_EARLY = (
+    "FailedMount",
+    "Unable to attach or mount volumes: unmounted volumes=[volume-0], unattached volumes=[], failed to process volumes=[volume-0]: error "
+    'processing PVC: failed to fetch PVC from API server: persistentvolumeclaims "v-1" is forbidden: User "system:node:node-1" cannot get '
+    "resource \"persistentvolumeclaims\": no relationship found between node 'node-1' and this object",
+)
+
+
+@pytest.mark.parametrize("complaint", [None, TOO_EARLY])
+async def test_the_kubelet_is_made_to_look_again_until_it_is_content(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher, complaint: tuple[str, str] | None
 ) -> None:
-    """By itself it would wait for more than a minute; each complaint of its is answered once."""
+    """By itself it would wait for ten seconds or for a minute; each complaint of its is answered once."""
     place.machines.cards("h100")
     place.machines.prepares = False
+    place.machines.complaint = complaint or place.machines.complaint
     await cluster.apply(place.spec("a", gpu=THIRD))
-    await watch.until("a", RunState.PREPARING, "claim_not_prepared")
+    await watch.until("a", RunState.PREPARING, "volume_not_mounted" if complaint else "claim_not_prepared")
     first = await prodded(place, None)
     assert await prodded(place, first) > first
     place.machines.prepares = True
@@ -299,6 +309,19 @@ async def test_the_kubelet_is_made_to_look_again_until_the_claim_is_prepared(
     await cluster.delete("a", grace_seconds=1)
     await watch.until("a", RunState.EXITED)
     assert [call for call in place.server.calls if call in told] == told, "who runs is left alone"
+
+
+async def test_a_volume_that_is_slow_to_come_is_left_to_the_kubelet(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    """It looks again by itself, again and again: being asked would only make it look more often."""
+    place.machines.cards("h100")
+    place.machines.prepares = False
+    place.machines.complaint = ("FailedMount", "MountVolume.SetUp failed: the server of the volume does not answer")
+    await cluster.apply(place.spec("a", gpu=THIRD))
+    await watch.until("a", RunState.PREPARING, "volume_not_mounted")
+    await asyncio.sleep(4 * place.timing.prods[0])  # nothing tells of what does not happen
+    assert names.PRODDED not in pod_of(place)["metadata"].get("annotations", {})
 
 
 async def prodded(place: KubernetesPlace, before: str | None) -> str:

@@ -14,7 +14,8 @@ from typing import Final
 from vcuda.node.nvml import Busy, Look
 
 _SECOND: Final = 1_000_000_000
-_LONGEST_NS: Final = 1_500_000_000  # a longer gap may hide windows that were lost: books are not compared over it
+_AWAY_NS: Final = 1_500_000_000  # windows may be lost while nobody looks for so long: books are not compared over it
+_LONGEST_WINDOW_US: Final = 1_000_000  # nvml.h, nvmlDeviceGetUtilizationRates; more: two that follow each other have not been seen yet
 _TOLERANCE: Final = 10  # points of the card between it and the sum of its processes
 _SAME_US: Final = 10_000  # stamps of one window differ by microseconds from call to call; windows are far longer
 
@@ -36,6 +37,8 @@ class Utilisation:
     percents: Mapping[int, int] = field(default_factory=dict)  # of the newest window; empty when the card is idle
     newest_us: int = 0  # end of the newest window seen, in the driver's clock
     _seen_ns: int = 0
+    _looked_ns: int | None = None  # node time of the last answer
+    _whole: bool = True  # no window was lost since the newest one
     _window_us: int | None = None  # length of the driver's windows: the shortest gap between two
 
     def feed(self, look: Look, now_ns: int) -> Measured | None:
@@ -43,6 +46,8 @@ class Utilisation:
         if look.busy is None:
             self.supported = bool(look.fault)
             return None
+        self._whole &= self._looked_ns is not None and now_ns - self._looked_ns <= _AWAY_NS
+        self._looked_ns = now_ns
         windows = _windows([sample for sample in look.busy if sample.at_us > self.newest_us + _SAME_US])
         if windows:
             return self._advance(windows, look.percent, now_ns)
@@ -62,9 +67,10 @@ class Utilisation:
                 busy[pid] = busy.get(pid, 0) + round(percent * length_us * 10)
             self.newest_us, self.percents = end_us, percents
         self.supported, self._seen_ns = True, now_ns
-        length = (self.newest_us - before) * 1000
-        if not before or length > _LONGEST_NS:
+        whole, self._whole = self._whole, True
+        if not before or not whole or (self._window_us or 0) > _LONGEST_WINDOW_US:
             return None
+        length = (self.newest_us - before) * 1000
         return Measured(length, busy, card is None or abs(sum(self.percents.values()) - card) <= _TOLERANCE)
 
     def _length(self, gap_us: int) -> int:

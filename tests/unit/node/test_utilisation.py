@@ -116,10 +116,48 @@ def test_figures_do_not_hold_for_more_than_a_second() -> None:
     assert card.of({1}) == 0
 
 
-def test_a_gap_of_seconds_is_not_added_up() -> None:
+def test_books_are_not_compared_over_time_in_which_nobody_looked() -> None:
     card = Utilisation()
-    card.feed(look(10, {1: 30}), 1000 * MS)
-    assert card.feed(look(30, {1: 30}), 1900 * MS) is None
+    card.feed(look(10, {1: 30}), 1700 * MS)
+    assert card.feed(look(30, {1: 30}), 5000 * MS) is None, "windows may have come and gone"
+    assert card.feed(look(31, {1: 30}), 5200 * MS) is not None
+
+
+def test_windows_that_nobody_saw_are_missed_also_where_none_is_told_afterwards() -> None:
+    card = Utilisation()
+    card.feed(look(10, {1: 30}), 1700 * MS)
+    card.feed(quiet(card=0), 5000 * MS)
+    assert card.feed(look(30, {1: 30}), 5100 * MS) is None
+
+
+def test_a_time_without_an_answer_is_one_in_which_nobody_looked() -> None:
+    card = Utilisation()
+    card.feed(look(10, {1: 30}), 1700 * MS)
+    for at in range(2000, 5000, 500):
+        card.feed(Look(fault="gpu_lost"), at * MS)
+    assert card.feed(look(30, {1: 30}), 5000 * MS) is None
+
+
+def test_seconds_of_idleness_that_were_watched_are_measured_whole() -> None:
+    """A claim of 10 % with kernels of 500 ms is idle for 4.5 s after each: part of a kernel stands on either side."""
+    card = Utilisation()
+    card.feed(look(9, {1: 30}), 1500 * MS)
+    card.feed(look(10, {1: 30}), 1700 * MS)
+    for at in range(1800, 5000, 100):
+        assert card.feed(quiet(card=0), at * MS) is None
+    measured = card.feed(look(30, {1: 60}), 5000 * MS)
+    assert measured is not None
+    assert measured.length_ns == 20 * WINDOW_US * 1000
+    assert measured.busy_ns == {1: WINDOW_US * 600}, "of one window, the others were idle"
+
+
+def test_how_long_a_window_is_must_have_been_seen() -> None:
+    card = Utilisation()
+    card.feed(look(10, {1: 30}), 1700 * MS)
+    for at in range(1800, 5000, 100):
+        card.feed(quiet(card=0), at * MS)
+    assert card.feed(look(30, {1: 60}), 5000 * MS) is None
+    assert card.feed(look(31, {1: 60}), 5200 * MS) is not None
 
 
 def test_a_driver_without_figures_says_nothing_rather_than_zero() -> None:

@@ -1,7 +1,10 @@
-"""Makes the kubelet look at a pod again whose claim it could not prepare, as when the node's agent had just been killed or had not yet come up.
+"""Makes the kubelet look at a pod again whose claim it could not prepare, or whose volume it was not allowed to see.
 
-By itself it looks again only after its `syncFrequency`, 60 to 90 s: it does not take a claim that could not be prepared for a failure. But it
-looks at once when an annotation changes. Each of its complaints is an event; each is answered once, after a pause that grows.
+The first happens when the node's agent had just been killed or had not yet come up. By itself the kubelet looks again only after its
+`syncFrequency`, 60 to 90 s: it does not take a claim that could not be prepared for a failure. The second happens on a busy control plane:
+the API server binds the pod to the node, and some moments later its authorizer knows what the node may read for it; by itself the kubelet
+looks again after 10 to 15 s. It looks at once when an annotation changes. Each of its complaints is an event; each is answered once, after
+a pause that grows.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from apps.core.errors import Unavailable
 log = structlog.get_logger(__name__)
 
 COMPLAINT = "FailedPrepareDynamicResources"
+_MOUNT, _TOO_EARLY = "FailedMount", "no relationship found between node"
 
 Begin = Callable[[Coroutine[Any, Any, None], str], object]
 
@@ -41,7 +45,7 @@ class Prodder:
     def complained(self, event: Manifest, pods: Iterable[Manifest]) -> None:
         """`pods` are those of ours that the event may be about."""
         about = (event.get("involvedObject") or {}).get("uid")
-        for pod in pods if event.get("reason") == COMPLAINT else ():
+        for pod in pods if _is_complaint(event) else ():
             if id_of(pod) == about and _has_not_begun(pod) and id_of(pod) not in self._due:
                 self._due.add(id_of(pod))
                 self._begin(self._prod(pod), f"prod {name_of(pod)}")
@@ -60,6 +64,11 @@ class Prodder:
             log.info("prod_failed", pod=name_of(pod), problem=str(problem))
         finally:
             self._due.discard(id_of(pod))
+
+
+def _is_complaint(event: Manifest) -> bool:
+    reason = event.get("reason")
+    return reason == COMPLAINT or (reason == _MOUNT and _TOO_EARLY in str(event.get("message")))
 
 
 def _has_not_begun(pod: Manifest) -> bool:

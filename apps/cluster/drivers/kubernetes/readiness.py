@@ -1,4 +1,5 @@
-"""Whether a run answers: one request that waits. Only a refused connection is tried again, with pauses that grow a little."""
+"""Whether a run answers: one request that waits. Only a refused connection is tried again, after pauses in proportion to the wait so far:
+a server that has just come up is found before it has cost more than a sixteenth of the time that it took."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,8 +7,9 @@ from contextlib import suppress
 
 from apps.cluster.specs import Endpoint
 
-_AGAIN = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # s after a failed attempt; the last one from then on ...
-_FAR = 5.0  # ... but this after one whose packets nobody answered
+_PART = 1 / 16  # of the wait so far, that the next pause is; in s at least ...
+_SHORTEST, _LONGEST = 0.02, 0.5  # ... and at most
+_FAR = 5.0  # s after an attempt whose packets nobody answered
 _CONNECT = 3.0  # s for a connection; addresses in a cluster answer at once or not at all
 _CONNECTING = 512  # connections under way at once; those that are made and wait do not count
 _HEAD = 65_536  # bytes of an answer's first line, at most
@@ -22,9 +24,9 @@ class Prober:
 
     async def answered(self, endpoint: Endpoint, path: str) -> None:
         """Return when GET `path` is answered with a status below 500. Ends otherwise only by being cancelled."""
-        tries = 0
+        waited = 0.0
         while True:
-            pause = _AGAIN[min(tries, len(_AGAIN) - 1)]
+            pause = min(_LONGEST, max(_SHORTEST, waited * _PART))
             try:
                 if await self._answers(endpoint, path):
                     return
@@ -33,7 +35,7 @@ class Prober:
             except (OSError, ValueError, asyncio.IncompleteReadError):
                 pass  # refused, reset, or no HTTP: not there yet
             await self._sleep(pause)
-            tries += 1
+            waited += pause
 
     async def _answers(self, endpoint: Endpoint, path: str) -> bool:
         async with self._places, asyncio.timeout(_CONNECT):

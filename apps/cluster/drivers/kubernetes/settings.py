@@ -62,11 +62,11 @@ class Timing:
     start: float = 30.0  # for the first lists
     room: float = 0.5  # changes of cards within this are explained at once to those that wait
     noticed: float = 5.0  # from which on it is worth a word that the scheduler does not take the room that there is
-    overlooked: float = 1.0  # after which it is woken for that; then after twice as long, and so on
+    overlooked: float = 0.2  # after which it is woken for that; then after twice as long, and so on
     overlooked_longest: float = 60.0
     slow: float = 20.0  # without an answer, after which the page says that this is unusual
     stuck: float = 30.0  # after the end of the grace, when a pod is still there
-    prods: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0, 30.0)  # before the kubelet is made to look again at a claim
+    prods: tuple[float, ...] = (0.3, 1.0, 3.0, 8.0, 16.0, 30.0)  # before the kubelet is made to look again at a claim
     tidy: float = 3600.0  # between looks for what a killed controller left
     young: timedelta = timedelta(minutes=1)  # age up to which what is charged may still be on its way into the cluster
     left_over: timedelta = timedelta(minutes=10)  # age from which objects without a pod are left-overs

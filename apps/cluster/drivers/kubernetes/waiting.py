@@ -74,9 +74,10 @@ class Waiting:
         if not self._overlooked:
             self._pause = self._timing.overlooked
             return
-        self._wake()
-        self._pause = min(self._pause * 2, self._timing.overlooked_longest)
-        self._look()
+        if time.monotonic() - min(self._overlooked.values()) >= self._timing.overlooked:
+            self._wake()
+            self._pause = min(self._pause * 2, self._timing.overlooked_longest)
+            self._look()
         self._timer = asyncio.get_running_loop().call_later(self._pause, self._remind)
 
     def close(self) -> None:

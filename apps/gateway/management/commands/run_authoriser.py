@@ -6,6 +6,7 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from apps.core import garbage
 from apps.gateway.authoriser import Authoriser
 from apps.gateway.nginx import socket_path
 
@@ -24,8 +25,10 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, fd: int | None = None, **_options: Any) -> None:
         where: dict[str, Any] = {"fd": fd} if fd is not None else {"uds": str(socket_path(settings.GATEWAY_DIR))}
+        authoriser = Authoriser()
+        garbage.has_loaded()
         uvicorn.run(
-            Authoriser(),
+            authoriser,
             **where,
             lifespan="on",
             log_config=None,
