@@ -281,6 +281,28 @@ async def test_a_claim_that_is_not_prepared_is_said(
     assert seen.cards == (f"GPU-{NODE}-0",)
 
 
+@pytest.mark.parametrize("kind", ["persistentvolumeclaims", "secrets", "resourceclaims", "pods"])
+async def test_many_that_are_made_at_once_in_one_namespace_are_all_made(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher, kind: str
+) -> None:
+    """The API server counts them against the namespace's quota, one after the other, and refuses whom it could not count."""
+    place.machines.cards("h100")
+    place.server.fail(409, kind, method="POST", times=3)
+    await cluster.apply(place.spec("a", gpu=THIRD))
+    await watch.until("a", RunState.READY)
+    assert len(place.server.all(kind)) == 1
+
+
+async def test_a_namespace_whose_quota_cannot_be_counted_is_tried_again_later(
+    place: KubernetesPlace, cluster: KubernetesCluster
+) -> None:
+    fault = place.server.fail(409, "persistentvolumeclaims", method="POST", times=100)
+    with pytest.raises(ClusterUnavailable):
+        await cluster.apply(place.spec("a"))
+    fault.times = 0
+    await cluster.apply(place.spec("a"))
+
+
 TOO_EARLY = (
     "FailedMount",
     "Unable to attach or mount volumes: unmounted volumes=[volume-0], unattached volumes=[], failed to process volumes=[volume-0]: error "

@@ -29,6 +29,13 @@ Params = Mapping[str, str | int | bool]
 _TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _TRIES = 4  # of a request that the server refused for being busy
 _LONGEST_WAIT = 5.0  # s that are waited because a busy server asks for it
+_COLLIDED = (
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.8,
+)  # s after attempts to create, where others use up the same ResourceQuota at the same moment
 _CONNECTIONS = 512  # watches, port-forwards and requests at once
 _BREAKS = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError)
 APPLY = "application/apply-patch+yaml"
@@ -45,6 +52,11 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
+
+    @property
+    def exists(self) -> bool:
+        """There is one of that name."""
+        return self.status == 409 and self.reason == "AlreadyExists"
 
 
 class ClusterUnavailable(Unavailable):
@@ -315,10 +327,24 @@ class Api:
         )
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """For what never changes once made: another of that name is an ApiError of status 409."""
+        """For what never changes once made: another of that name is an ApiError that says `exists`.
+
+        A conflict is none of names: of many that are made at the same moment in one namespace the API server gives up counting some.
+        Nothing was made, and it is made a moment later.
+        """
         resource, meta = resource_of(manifest), manifest["metadata"]
-        path = resource.path(meta.get("namespace", ""))
-        return await self.request("POST", path, params={"fieldManager": names.FIELD_MANAGER}, body=manifest)
+        path, params = resource.path(meta.get("namespace", "")), {"fieldManager": names.FIELD_MANAGER}
+        for pause in _COLLIDED:
+            try:
+                return await self.request("POST", path, params=params, body=manifest)
+            except ApiError as error:
+                if error.reason != "Conflict":
+                    raise
+                collision = error
+            await self._sleep(pause)
+        raise ClusterUnavailable(
+            f"Too much is made at the same moment for the API server to count it: {collision.message}"
+        )
 
     async def merge(self, resource: Resource, namespace: str, name: str, patch: Manifest) -> Manifest:
         path, params = resource.path(namespace, name), {"fieldManager": names.FIELD_MANAGER}

@@ -76,7 +76,7 @@ class Maker:
         try:
             return await self._api.create(thing)
         except ApiError as error:
-            if error.status != 409:
+            if not error.exists:
                 raise refusal(error) from error
         return await self._earlier(spec, thing)
 
@@ -138,7 +138,7 @@ class Maker:
         try:
             return await self._api.create(thing)
         except ApiError as error:
-            if error.status != 409:
+            if not error.exists:
                 raise refusal(error) from error
         where, name = thing["metadata"]["namespace"], thing["metadata"]["name"]
         found = await self._api.get(resource_of(thing), where, name)
