@@ -15,7 +15,7 @@ from vcuda.node.nvml import Busy, Look
 
 _SECOND: Final = 1_000_000_000
 _AWAY_NS: Final = 1_500_000_000  # windows may be lost while nobody looks for so long: books are not compared over it
-_LONGEST_WINDOW_US: Final = 1_000_000  # nvml.h, nvmlDeviceGetUtilizationRates; more: two that follow each other have not been seen yet
+_LONGEST_WINDOW_US: Final = 1_000_000  # by nvml.h; more: two that follow each other have not been seen yet
 _TOLERANCE: Final = 10  # points of the card between it and the sum of its processes
 _SAME_US: Final = 10_000  # stamps of one window differ by microseconds from call to call; windows are far longer
 
