@@ -15,7 +15,7 @@ from vcuda.bench.agent import Agent
 from vcuda.bench.programs import bare
 from vcuda.bench.simnode import SimNode
 
-MEMORY: Final = 4 << 30  # bytes of a claim, of no interest here
+MEMORY: Final = 16 << 30  # bytes of a claim, of no interest here: sixteen contexts fit into the half
 
 
 class Limiter(Protocol):
