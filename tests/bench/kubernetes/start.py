@@ -102,7 +102,7 @@ def _pattern(made: Rig, asked: dict[str, Any]) -> Pattern:
 
 def _await(part: float) -> None:
     """Begin at this part of a second. The kubelet looks at its containers once a second: who begins at whatever part the pod before
-    him left meets the same wait in each round, and 0.2 s of difference between the two were that."""
+    him left may meet the same wait in each round."""
     time.sleep((part - time.time()) % 1)
 
 
