@@ -29,13 +29,8 @@ Params = Mapping[str, str | int | bool]
 _TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _TRIES = 4  # of a request that the server refused for being busy
 _LONGEST_WAIT = 5.0  # s that are waited because a busy server asks for it
-_COLLIDED = (
-    0.05,
-    0.1,
-    0.2,
-    0.4,
-    0.8,
-)  # s after attempts to create, where others use up the same ResourceQuota at the same moment
+# s after each attempt to create, where others use up the same ResourceQuota at the same moment
+_COLLIDED = (0.05, 0.1, 0.2, 0.4, 0.8)
 _CONNECTIONS = 512  # watches, port-forwards and requests at once
 _BREAKS = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError)
 APPLY = "application/apply-patch+yaml"

@@ -66,7 +66,7 @@ class Timing:
     overlooked_longest: float = 60.0
     slow: float = 20.0  # without an answer, after which the page says that this is unusual
     stuck: float = 30.0  # after the end of the grace, when a pod is still there
-    prods: tuple[float, ...] = (0.3, 1.0, 3.0, 8.0, 16.0, 30.0)  # before the kubelet is made to look again at a claim
+    prods: tuple[float, ...] = (0.3, 1.0, 3.0, 8.0, 16.0, 30.0)  # before the kubelet is made to look again at a pod
     tidy: float = 3600.0  # between looks for what a killed controller left
     young: timedelta = timedelta(minutes=1)  # age up to which what is charged may still be on its way into the cluster
     left_over: timedelta = timedelta(minutes=10)  # age from which objects without a pod are left-overs

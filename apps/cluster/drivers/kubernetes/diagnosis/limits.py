@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.cluster.diagnosis import Area, Finding, Level
-from apps.cluster.drivers.kubernetes.diagnosis import pace
 from apps.cluster.drivers.kubernetes.diagnosis.looking import REJECTED, SEATS, Hidden, Sample, Seen, rows
-from apps.cluster.drivers.kubernetes.diagnosis.pace import WINDOW, Pace, short
+from apps.cluster.drivers.kubernetes.diagnosis.pace import WINDOW, Pace, pods_placed, short, volumes_bound
 from apps.cluster.drivers.kubernetes.objects import Manifest, labels, spec
 
 _MARGIN = 1.25  # so much above what a stock limit can give is proof that it was raised
@@ -59,8 +58,8 @@ CONTROLLER_MANAGER = Program(
 
 def judged(seen: Seen) -> list[Finding]:
     return [
-        _program(SCHEDULER, seen, pace.pods_placed(seen)),
-        _program(CONTROLLER_MANAGER, seen, pace.volumes_bound(seen)),
+        _program(SCHEDULER, seen, pods_placed(seen)),
+        _program(CONTROLLER_MANAGER, seen, volumes_bound(seen)),
         *_scoring(seen),
         *_priority(seen),
     ]
