@@ -94,7 +94,8 @@ REASONS = (
         _INFO,
         _("The controller-manager's rate limit is not known"),
         _(
-            "It is not told from outside, and no crowd of starts was seen that would show it. The stock limit gives {stock_per_second} a second."
+            "It is not told from outside, and no crowd of first starts was seen that would show it. "
+            "The stock limit gives {stock_per_second} new volumes a second."
         ),
         _("It should be --kube-api-qps=100 --kube-api-burst=200. Look on its machine:"),
     ),

@@ -15,7 +15,7 @@ _AREAS = {
     Area.WATCHES: _("The controller's watches"),
     Area.RIGHTS: _("Rights of Tessera's account"),
     Area.CARDS: _("Giving out GPUs"),
-    Area.LIMITS: _("Rate limits"),
+    Area.LIMITS: _("Settings of the control plane"),
     Area.AGENTS: _("Nodes and node agents"),
 }
 # Word, tone of tessera.css, icon.
