@@ -44,7 +44,10 @@ class Cluster(Protocol):
         """What the runs that are there were made from, without their variables: for a portal that has lost its rows."""
 
     def observe(self) -> AsyncIterator[Observation]:
-        """Changes from now on; after a gap the reader calls `list` again. Ends only by `close`."""
+        """Changes from now on; after a gap the reader calls `list` again. Ends only by `close`.
+
+        That a run answers (READY) is told at once; another process, or a later driver, may say STARTING for a few seconds more.
+        """
 
     async def logs(self, uid: str, *, offset: int = 0, limit: int = 65536) -> LogChunk:
         """Output of the latest run; a negative offset counts from the end."""

@@ -26,8 +26,9 @@ from apps.workloads.workqueue import WorkQueue
 HEARTBEAT_SECONDS = 15
 UPKEEP_SECONDS = 10
 UPKEEP_ROUNDS_AN_HOUR = 360
-GATHER_SECONDS = 0.2  # changes of cards within this time are mirrored at once; starts need the database more
-REST = 4  # times as long as the mirroring took, which is a second and more with thousands of cards
+GATHER_SECONDS = 0.2  # changes of cards within this time are mirrored at once
+REST_SECONDS = 1.0  # between two mirrorings; starts, of which the changes come, need the database more
+REST = 4  # times as long as the mirroring took, where that is longer: with thousands of cards it takes a second
 _log = logging.getLogger(__name__)
 
 
@@ -194,14 +195,14 @@ class Controller:
 
     async def _inventory(self) -> None:
         self._cards.set()
-        took = 0.0
         while True:
             await self._cards.wait()
-            await asyncio.sleep(max(GATHER_SECONDS, took * REST))
+            await asyncio.sleep(GATHER_SECONDS)
             self._cards.clear()
             began = asyncio.get_running_loop().time()
             await self._upkeep_rows(self._mirror.show, await self._cluster.inventory())
             took = asyncio.get_running_loop().time() - began
+            await asyncio.sleep(max(REST_SECONDS, took * REST))
 
     async def _samples(self) -> None:
         self.retry_now()  # after a gap of the agent, what failed for want of it can go on

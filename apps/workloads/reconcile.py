@@ -35,13 +35,19 @@ SEEN_PRECISION = timedelta(seconds=5)  # a row's time of observation may be so m
 class Loaded:
     """A row as it was when the errand was given out."""
 
-    workload_id: UUID
-    run: int
-    slug: str
+    row: Workload
     errand: Errand
     spec: RunSpec | None = None
     volumes: Sequence[str] = ()
     share: GpuShare | None = None  # wanted, where another one is in force
+
+    @property
+    def workload_id(self) -> UUID:
+        return self.row.id
+
+    @property
+    def run(self) -> int:
+        return self.row.run
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def load(workload_id: UUID, suspect: bool) -> Loaded | None:
     volumes = kind.volumes_to_remove(workload) if todo is Errand.REMOVE else ()
     spec = kind.build_spec(_with_all(workload)) if todo in (Errand.APPLY, Errand.END) else None
     share = workload.share if todo is Errand.RESIZE else None
-    return Loaded(workload.id, workload.run, workload.slug, todo, spec, volumes, share)
+    return Loaded(workload, todo, spec, volumes, share)
 
 
 def _with_all(workload: Workload) -> Workload:
@@ -113,19 +119,16 @@ def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
 
     Of a pod that starts a cluster tells a dozen times, and half of that is nothing new: then nothing is written, and nobody waits for it.
     """
-    known = _nothing_new(loaded, seen)
+    known = _nothing_new(loaded.row, seen)
     return _record(fence, loaded, seen) if known is None else known
 
 
-def _nothing_new(loaded: Loaded, seen: Observation) -> Outcome | None:
-    """None where something is to be written."""
-    row = Workload.objects.filter(id=loaded.workload_id, run=loaded.run).first()
-    if row is None:
-        return Outcome()
+def _nothing_new(row: Workload, seen: Observation) -> Outcome | None:
+    """None where something is to be written. The row as it was loaded will do: whoever has changed it since has rung for another round."""
     last_seen, verdict = row.observed_at, judge(row, seen)
     if verdict.settle or (verdict.event is not None and would_move(row, verdict.event, **_why(row, verdict))):
         return None
-    facts = set(_take_facts(row, seen))
+    facts = _new_facts(row, seen).keys()
     if facts - {"observed_at"} or (facts and (last_seen is None or seen.observed_at - last_seen >= SEEN_PRECISION)):
         return None
     return _outcome(row, verdict)
@@ -174,18 +177,23 @@ def _end_of_run(row: Workload) -> list[str]:
 
 
 def _take_facts(row: Workload, seen: Observation) -> list[str]:
-    """Set on the row where it runs and when it was seen; the names of what changed. An UNKNOWN observation is not a sight of it."""
+    """Set on the row where it runs and when it was seen; the names of what changed."""
+    changed = _new_facts(row, seen)
+    for name, value in changed.items():
+        setattr(row, name, value)
+    return list(changed)
+
+
+def _new_facts(row: Workload, seen: Observation) -> dict[str, Any]:
+    """What of it the row does not say yet. An UNKNOWN observation is not a sight of it."""
     if seen.state is RunState.UNKNOWN:
-        return []
+        return {}
     facts: dict[str, Any] = {"observed_at": seen.observed_at}
     if seen.run == row.run and row.phase not in ENDED:
         facts["exit_code"] = seen.exit_code
         if seen.state not in (RunState.ABSENT, RunState.EXITED):  # what has ended keeps where it ran
             facts |= {"cards": list(seen.cards), "node": seen.node}
-    changed = [name for name, value in facts.items() if getattr(row, name) != value]
-    for name in changed:
-        setattr(row, name, facts[name])
-    return changed
+    return {name: value for name, value in facts.items() if getattr(row, name) != value}
 
 
 def _save_facts(row: Workload, changed: list[str]) -> bool:

@@ -6,7 +6,7 @@ from apps.cluster.protocol import Cluster
 from apps.cluster.specs import RunState
 from apps.core.errors import Unavailable
 from tests.contract.conftest import Place
-from tests.contract.watching import Watcher, facts, watching
+from tests.contract.watching import Watcher, facts, until_seen, watching
 
 
 async def test_a_new_driver_adopts_what_runs(place: Place, cluster: Cluster, watch: Watcher) -> None:
@@ -16,7 +16,7 @@ async def test_a_new_driver_adopts_what_runs(place: Place, cluster: Cluster, wat
     await cluster.close()
     successor = place.cluster()
     await successor.start()
-    assert (await successor.get("a")).state is RunState.READY
+    await until_seen(successor, "a", RunState.READY)
     assert (await facts(successor, "a"))["pid"] == before["pid"]
     async with watching(successor) as later:
         await successor.delete("a", grace_seconds=5)
@@ -62,7 +62,7 @@ async def test_a_reader_sees_and_dials_without_looking_after_anything(
     await cluster.apply(place.spec("a"))
     await watch.until("a", RunState.READY)
     reader = place.cluster()
-    assert (await reader.get("a")).state is RunState.READY
+    await until_seen(reader, "a", RunState.READY)
     assert [seen.uid for seen in await reader.list()] == ["a"]
     assert (await facts(reader, "a"))["authorised"]
     assert "serving" in (await reader.logs("a")).text

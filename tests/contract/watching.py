@@ -90,3 +90,11 @@ async def facts(cluster: Cluster, uid: str) -> dict[str, Any]:
     ):
         answer: dict[str, Any] = await response.json(content_type=None)
         return answer
+
+
+async def until_seen(cluster: Cluster, uid: str, state: RunState) -> Observation:
+    """By asking: nobody is told of what is not known, or of what another process has found out."""
+    async with asyncio.timeout(BOUND):
+        while (seen := await cluster.get(uid)).state is not state:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        return seen

@@ -23,6 +23,7 @@ QUICK = Timing(
     stale=2.0,
     start=10.0,
     room=0.02,
+    mark=0.0,
     stuck=0.2,
     overlooked=0.2,
     prods=(0.01, 0.02),

@@ -14,10 +14,10 @@ from apps.cluster.drivers.kubernetes.api import ClusterUnavailable
 from apps.cluster.specs import RunState, Volume
 from apps.core.errors import NotFound, Unavailable
 from apps.core.share import GIB, GpuShare
-from tests.contract.watching import Watcher
+from tests.contract.watching import Watcher, until_seen
 from tests.kubernetes.agents import Agent
 from tests.kubernetes.place import QUICK, KubernetesPlace
-from tests.kubernetes.waiting import NAME, pod_of, until, until_seen
+from tests.kubernetes.waiting import NAME, pod_of, until
 
 THIRD = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
 
@@ -189,7 +189,7 @@ async def test_that_it_answered_is_known_to_every_other_process(
     place.server.fail(503, "pods", method="PATCH")
     await watch.until("a", RunState.READY)
     await until(lambda: names.READY in pod_of(place)["metadata"]["annotations"])
-    assert (await place.cluster().get("a")).state is RunState.READY
+    await until_seen(place.cluster(), "a", RunState.READY)
 
 
 # --- Figures -------------------------------------------------------------------------------------------------------------

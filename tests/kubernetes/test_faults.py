@@ -13,11 +13,11 @@ from apps.cluster.specs import RunState
 from apps.core.errors import Conflict, InvalidInput, NeverFits, Unavailable
 from apps.core.reason_texts import CATALOGUE
 from apps.core.share import GIB, GpuShare
-from tests.contract.watching import Watcher, facts
+from tests.contract.watching import Watcher, facts, until_seen
 from tests.kubernetes.machines import NODE, node
 from tests.kubernetes.place import QUICK, KubernetesPlace
 from tests.kubernetes.server import Refused
-from tests.kubernetes.waiting import NAME, pod_of, until, until_seen
+from tests.kubernetes.waiting import NAME, pod_of, until
 
 THIRD = GpuShare(count=1, memory=8 * GIB, compute=300, ceiling=1000)
 
@@ -325,6 +325,7 @@ async def test_the_kubelet_is_made_to_look_again_until_it_is_content(
     assert await prodded(place, first) > first
     place.machines.prepares = True
     await watch.until("a", RunState.READY)
+    await until(lambda: names.READY in pod_of(place)["metadata"]["annotations"])  # a change of the portal's own
     told = [call for call in place.server.calls if call == f"PATCH /api/v1/namespaces/tessera-physics/pods/{NAME}"]
     place.machines.event(pod_of(place), "FailedPrepareDynamicResources", "This complaint comes late.")
     await until(lambda: "late" in str(cluster._started().world.troubles))

@@ -104,10 +104,10 @@ async def test_a_refused_connection_is_tried_until_somebody_listens() -> None:
     async with Program(OK).listening(endpoint.port):
         await asking
     waited = list(accumulate(pauses.taken, initial=0.0))
-    late = [pause for pause, before in zip(pauses.taken, waited, strict=False) if pause > max(0.02, before / 16)]
-    assert not late, "a server that comes up is found within a sixteenth of the time that it took"
+    late = [pause for pause, before in zip(pauses.taken, waited, strict=False) if pause > max(0.02, before / 32)]
+    assert not late, "a server that comes up is found within a thirtieth of the time that it took"
     assert max(pauses.taken) == 0.5
-    assert len([one for one in waited if one < 10]) < 100, "and nobody is asked without end"
+    assert len([one for one in waited if one < 10]) < 130, "and nobody is asked without end"
 
 
 # --- Behind an API server ------------------------------------------------------------------------------------------------

@@ -36,8 +36,9 @@ def asked(people: World, stopped_clock: Clock) -> Workload:
 def told(fence: lease.Fence, row: Workload, state: RunState, node: str = "a") -> tuple[Outcome, list[str]]:
     """The outcome, and the statements that write."""
     seen = Observation(row.uid, row.run, state, clock.now(), node=node)
+    loaded = Workload.objects.get(id=row.id)
     with CaptureQueriesContext(connection) as queries:
-        outcome = record(fence, Loaded(row.id, row.run, row.slug, Errand.LOOK), seen)
+        outcome = record(fence, Loaded(loaded, Errand.LOOK), seen)
     return outcome, [q["sql"] for q in queries if not q["sql"].startswith(("SELECT", "SAVEPOINT", "RELEASE"))]
 
 
@@ -79,5 +80,8 @@ def test_its_end_is_never_taken_for_nothing_new(fence: lease.Fence, asked: Workl
 
 
 def test_a_run_that_is_not_the_rows_changes_nothing(fence: lease.Fence, asked: Workload) -> None:
-    seen = Observation(asked.uid, 7, RunState.READY, clock.now())
-    assert record(fence, Loaded(asked.id, 7, asked.slug, Errand.LOOK), seen) == Outcome()
+    loaded = Loaded(Workload.objects.get(id=asked.id), Errand.LOOK)
+    Workload.objects.filter(id=asked.id).update(run=7)
+    before = Workload.objects.values().get(id=asked.id)
+    assert record(fence, loaded, Observation(asked.uid, loaded.run, RunState.READY, clock.now())) == Outcome()
+    assert Workload.objects.values().get(id=asked.id) == before

@@ -4,12 +4,12 @@ An agent speaks of claims, which it knows by their ids in the cluster; here they
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import aiohttp
+import orjson
 import structlog
 
 from apps.cluster.drivers.kubernetes.api import ClusterUnavailable
@@ -128,7 +128,7 @@ class Figures:
         ):
             answer.raise_for_status()
             async for line in answer.content:
-                yield json.loads(line)
+                yield orjson.loads(line)
 
     def _take(self, batch: Sequence[Mapping[str, Any]]) -> None:
         for fields in batch:

@@ -60,7 +60,8 @@ class Keeper:
 
     # --- Marks -----------------------------------------------------------------------------------------------------------
     async def mark_ready(self, pod: Manifest) -> None:
-        """So that a later driver, and any other process, knows that it answered."""
+        """So that a later driver, and any other process, knows that it answered. Until then they ask it themselves, or say that it starts."""
+        await self._sleep(self._timing.mark)
         where, name = namespace_of(pod), name_of(pod)
         patch = {"metadata": {"annotations": {names.READY: clock.now().isoformat()}}}
         for pause in _pauses():

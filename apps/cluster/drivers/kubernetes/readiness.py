@@ -1,5 +1,5 @@
 """Whether a run answers: one request that waits. Only a refused connection is tried again, after pauses in proportion to the wait so far:
-a server that has just come up is found before it has cost more than a sixteenth of the time that it took."""
+a server that has just come up is found before that has cost more than a thirtieth of the time that it took."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from apps.cluster.specs import Endpoint
 
-_PART = 1 / 16  # of the wait so far, that the next pause is; in s at least ...
+_PART = 1 / 32  # of the wait so far, that the next pause is; in s at least ...
 _SHORTEST, _LONGEST = 0.02, 0.5  # ... and at most
 _FAR = 5.0  # s after an attempt whose packets nobody answered
 _CONNECT = 3.0  # s for a connection; addresses in a cluster answer at once or not at all

@@ -4,13 +4,13 @@ What it never does: take silence for absence. `fresh` says whether the copy may 
 """
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import aiohttp
+import orjson
 import structlog
 
 from apps.cluster.drivers.kubernetes.api import Api, ApiError
@@ -198,7 +198,7 @@ class Reflector:
 
     def _take(self, line: bytes) -> None:
         try:
-            event = json.loads(line)
+            event = orjson.loads(line)
             kind, thing = event["type"], event["object"]
         except (ValueError, KeyError, TypeError) as problem:
             raise Doubt(f"an event cannot be read: {line[:80]!r}") from problem

@@ -50,7 +50,6 @@ from apps.core.share import GpuShare
 log = structlog.get_logger(__name__)
 
 _AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)  # s between attempts at what nobody waits for; the last one from then on
-_MARKING = 1.0  # s that the news of an answer waits for its being written down
 _REMOVAL = 30.0  # s that are waited for a volume to be gone
 
 
@@ -340,9 +339,7 @@ class Session:
                 await asyncio.sleep(_AGAIN[min(tries, len(_AGAIN) - 1)])
                 tries += 1
         await self._prober.answered(endpoint, spec.probe.path)
-        # Written down before it is told, so that every other process says the same; where that fails, it is told all the same.
-        marking = self.keeper.begin(self.keeper.mark_ready(pod), f"mark {name_of(pod)}")
-        await asyncio.wait((marking,), timeout=_MARKING)
+        self.keeper.begin(self.keeper.mark_ready(pod), f"mark {name_of(pod)}")
 
     async def _agent_token(self) -> str:
         if self._choices.agent_token_file:

@@ -64,6 +64,7 @@ class Timing:
     noticed: float = 5.0  # from which on it is worth a word that the scheduler does not take the room that there is
     overlooked: float = 0.2  # after which it is woken for that; then after twice as long, and so on
     overlooked_longest: float = 60.0
+    mark: float = 2.0  # before it is written down that a run answers; whoever starts just now needs the cluster more
     slow: float = 20.0  # without an answer, after which the page says that this is unusual
     stuck: float = 30.0  # after the end of the grace, when a pod is still there
     prods: tuple[float, ...] = (0.3, 1.0, 3.0, 8.0, 16.0, 30.0)  # before the kubelet is made to look again at a pod

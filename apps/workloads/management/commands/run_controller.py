@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
@@ -29,7 +30,7 @@ class Command(BaseCommand):
         folder = Path(settings.STATE_DIR) / "run"
         lease.lock_file(folder)  # waits; SIGTERM ends the wait as it ends any process
         try:
-            asyncio.run(_main(lease.new_holder(folder)))
+            uvloop.run(_main(lease.new_holder(folder)))
         except* lease.LeaseLost:
             raise CommandError("Another controller has taken over; this one stops.") from None
 
