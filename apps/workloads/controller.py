@@ -156,7 +156,9 @@ class Controller:
     async def _reconcile(self, workload_id: UUID) -> None:
         suspect = workload_id in self._suspects
         self._suspects.discard(workload_id)
-        done = await reconcile.reconcile(self._cluster, self._rows, self._fence, workload_id, suspect=suspect)
+        done = await reconcile.reconcile(
+            self._cluster, self._rows, self._fence, workload_id, suspect=suspect, visit=self._visits.soon
+        )
         if done.moved:
             self._cards.set()
         if done.settled:

@@ -4,7 +4,7 @@ Safe to kill between any two steps: every cluster call is idempotent, every writ
 was not written is found again by looking. No network call is made inside a transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -27,6 +27,8 @@ from apps.workloads.models import ENDED, Desired, Phase, Workload
 from apps.workloads.moves import move, note, ring, would_move
 from apps.workloads.resized import Database, resized
 from apps.workloads.states import Event
+
+Visit = Callable[[UUID, str, int], Awaitable[bool]]  # by id, slug and run; whether it got there
 
 SEEN_PRECISION = timedelta(seconds=5)  # a row's time of observation may be so much older; it is stale after 45
 
@@ -251,9 +253,18 @@ def record_removed(fence: Fence, loaded: Loaded) -> None:
 
 
 async def reconcile(
-    cluster: Cluster, database: Database, fence: Fence, workload_id: UUID, *, suspect: bool = False
+    cluster: Cluster,
+    database: Database,
+    fence: Fence,
+    workload_id: UUID,
+    *,
+    suspect: bool = False,
+    visit: Visit | None = None,
 ) -> Outcome:
-    """One round for one workload. Raises Unavailable after noting it; the caller comes back later."""
+    """One round for one workload. Raises Unavailable after noting it; the caller comes back later.
+
+    `visit` is made first where a run answers: as a rule it is over, and `record_reached` was called, before there was anything to say of it.
+    """
     loaded = await database(load, workload_id, suspect)
     if loaded is None:
         return Outcome()
@@ -270,7 +281,19 @@ async def reconcile(
     except Unavailable as error:
         await database(record_silence, fence, loaded, error)
         raise
-    outcome = await database(record, fence, loaded, seen)
+    if (
+        visit is not None
+        and _may_be_visited(loaded.row, seen)
+        and await visit(workload_id, loaded.row.slug, loaded.run)
+    ):
+        outcome = Outcome(moved=True)
+    else:
+        outcome = await database(record, fence, loaded, seen)
     return replace(
         outcome, settled=outcome.settled or freed, moved=outcome.moved or freed, again=outcome.again or again
     )
+
+
+def _may_be_visited(row: Workload, seen: Observation) -> bool:
+    """The gateway lets our visit through to what starts, by the row."""
+    return row.phase == Phase.STARTING and judge(row, seen).answers

@@ -11,6 +11,7 @@ from uuid import UUID
 from apps.workloads import reach
 from apps.workloads.lease import LeaseLost
 
+USUAL = 0.5  # seconds that a visit takes at most as a rule; only a longer one is worth a word
 FIRST_PAUSE = 1.0  # seconds after the first failed visit, doubled after each further one
 LONGEST_PAUSE = 30.0
 _log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class Visits:
         self._reached = reached
         self._unreached = unreached
         self._again = again  # look at this workload once more; if it still answers, `begin` is called
-        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._tasks: dict[UUID, asyncio.Task[bool]] = {}
         self._pauses: dict[UUID, asyncio.TimerHandle] = {}
         self._failures: dict[UUID, int] = {}
 
@@ -36,6 +37,15 @@ class Visits:
         if workload_id not in self._tasks and workload_id not in self._pauses:
             visit = asyncio.get_running_loop().create_task(self._visit(workload_id, slug, run))
             self._tasks[workload_id] = visit
+
+    async def soon(self, workload_id: UUID, slug: str, run: int) -> bool:
+        """Begin one, and wait for its end for as long as it usually takes. Whether it got there, and that is written down."""
+        self.begin(workload_id, slug, run)
+        visit = self._tasks.get(workload_id)
+        if visit is None:
+            return False
+        ended, _ = await asyncio.wait((visit,), timeout=USUAL)
+        return bool(ended) and visit.result()
 
     def try_now(self) -> None:
         for workload_id, pause in list(self._pauses.items()):
@@ -49,15 +59,17 @@ class Visits:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _visit(self, workload_id: UUID, slug: str, run: int) -> None:
+    async def _visit(self, workload_id: UUID, slug: str, run: int) -> bool:
         try:
             await reach.through_gateway(slug)
             await self._reached(workload_id, run)
             self._failures.pop(workload_id, None)
+            return True
         except LeaseLost:
-            return  # whoever keeps the lease notices and ends
+            return False  # whoever keeps the lease notices and ends
         except Exception as error:
             await self._failed(workload_id, slug, run, error)
+            return False
         finally:
             del self._tasks[workload_id]
 

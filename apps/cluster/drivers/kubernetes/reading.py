@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from apps.cluster.drivers.kubernetes import kinds, names, observing
@@ -11,7 +11,7 @@ from apps.cluster.drivers.kubernetes.api import Api, ApiError, ClusterUnavailabl
 from apps.cluster.drivers.kubernetes.explain import why_waiting
 from apps.cluster.drivers.kubernetes.inventory import inventory, shown_cards
 from apps.cluster.drivers.kubernetes.making import Maker, refusal
-from apps.cluster.drivers.kubernetes.objects import Manifest, id_of, name_of, node_of
+from apps.cluster.drivers.kubernetes.objects import Manifest, id_of, name_of, namespace_of, node_of, run_of, workload_of
 from apps.cluster.drivers.kubernetes.reflector import Reflector
 from apps.cluster.drivers.kubernetes.runs import absent
 from apps.cluster.drivers.kubernetes.settings import Rules, Timing
@@ -19,7 +19,7 @@ from apps.cluster.drivers.kubernetes.ways import Ways, is_reachable
 from apps.cluster.drivers.kubernetes.world import World
 from apps.cluster.specs import Endpoint, Inventory, Observation
 from apps.core import clock
-from apps.core.errors import NotFound, Unavailable
+from apps.core.errors import NotFound, PortalError, Unavailable
 
 _AGAIN = 2.0  # s between attempts to find a way to the cluster
 
@@ -117,6 +117,7 @@ class Dialler:
         self._ways = Ways(self._api, rules, self._maker.token, forward=forward)
         mine = {"labelSelector": names.selector(names.portal_labels(rules.portal))}
         self._pods = Reflector(self._api, kinds.PODS, self._changed, params=mine, consistent=True, timing=timing)
+        self._getting: set[asyncio.Task[None]] = set()
         self._following = asyncio.get_running_loop().create_task(self._follow(), name="watch pods to dial")
 
     async def _follow(self) -> None:
@@ -138,6 +139,18 @@ class Dialler:
         if after is None and before is not None:
             self._ways.drop(before)
             self._maker.tokens.pop(name_of(before), None)
+        elif before is not None and after is not None and is_reachable(after) and not is_reachable(before):
+            self._fetch(after)
+
+    def _fetch(self, pod: Manifest) -> None:
+        """The token of a run that has just begun, while its program comes up: the first request waits for it otherwise."""
+        getting = asyncio.get_running_loop().create_task(self._token_of(pod), name=f"token of {name_of(pod)}")
+        self._getting.add(getting)
+        getting.add_done_callback(self._getting.discard)
+
+    async def _token_of(self, pod: Manifest) -> None:
+        with suppress(PortalError, ApiError):  # whoever asks for it is told
+            await self._maker.token(namespace_of(pod), workload_of(pod), run_of(pod))
 
     async def endpoint(self, uid: str, port: str) -> Endpoint:
         try:
@@ -157,5 +170,7 @@ class Dialler:
         return await self._ways.endpoint(pod, spec, port)
 
     async def close(self) -> None:
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        tasks = (self._following, *self._getting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
