@@ -55,7 +55,7 @@ UNSCHEDULABLE = {
 def test_each_step_of_a_pod_is_a_state(status: dict[str, Any], node_name: str, state: RunState, reason: str) -> None:
     made = seen(pod(status=status, node=node_name))
     assert (made.state, made.reason) == (state, reason)
-    assert made.cards == (() if state is RunState.EXITED else ("GPU-0",))
+    assert made.cards == (("GPU-0",) if node_name and state is not RunState.EXITED else ())
     assert made.node == node_name
 
 

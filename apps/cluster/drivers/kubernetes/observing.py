@@ -64,6 +64,7 @@ class Around:
 def observe(pod: Manifest, around: Around, now: datetime) -> Observation:
     state, (reason, evidence) = _state(pod, around, now)
     ended = state is RunState.EXITED
+    has_place = bool(node_of(pod))  # before that, the cards of its claim are a plan of the scheduler's
     return Observation(
         uid=workload_of(pod),
         run=run_of(pod),
@@ -71,7 +72,7 @@ def observe(pod: Manifest, around: Around, now: datetime) -> Observation:
         observed_at=now,
         reason=reason,
         evidence=evidence,
-        cards=() if ended else around.cards,
+        cards=around.cards if has_place and not ended else (),
         node=node_of(pod),
         exit_code=ends.exit_code(pod) if ended else None,
     )
