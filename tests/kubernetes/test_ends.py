@@ -14,7 +14,7 @@ from apps.cluster.drivers.kubernetes.api import ClusterUnavailable
 from apps.cluster.specs import RunState, Volume
 from apps.core.errors import NotFound, Unavailable
 from apps.core.share import GIB, GpuShare
-from tests.contract.watching import Watcher, until_seen
+from tests.contract.watching import Watcher, until_seen, watching
 from tests.kubernetes.agents import Agent
 from tests.kubernetes.place import QUICK, KubernetesPlace
 from tests.kubernetes.waiting import NAME, pod_of, until
@@ -180,6 +180,38 @@ async def test_a_reader_explains_why_somebody_waits(
     seen = await place.cluster().get("b")
     assert (seen.state, seen.reason, seen.evidence) == (started.state, started.reason, started.evidence)
     assert (await place.cluster().inventory()).cards == (await cluster.inventory()).cards
+
+
+async def test_a_run_that_has_begun_can_be_dialled_without_another_question(
+    place: KubernetesPlace, cluster: KubernetesCluster, watch: Watcher
+) -> None:
+    """Its token is read while its program comes up, so that the first visit does not wait for the API server."""
+    reader = place.cluster()
+    with pytest.raises(NotFound):
+        await reader.dial("a", "http")  # from here on it follows the pods
+    await cluster.apply(place.spec("a"))
+    await watch.until("a", RunState.READY)
+    await until(lambda: reader._dialler()._maker.tokens)
+    place.server.fail(403, "secrets", method="GET", times=100)
+    assert (await reader.dial("a", "http")).headers == (await cluster.dial("a", "http")).headers
+    await reader.close()
+
+
+async def test_that_it_answers_is_told_before_it_is_written_down(place: KubernetesPlace) -> None:
+    """Nobody who waits for it waits for that; another process says until then what it can know."""
+    place.timing = replace(place.timing, mark=3600.0)
+    driver = place.cluster()
+    await driver.start()
+    async with watching(driver) as watch:
+        await driver.apply(place.spec("a"))
+        await watch.until("a", RunState.READY)
+    assert names.READY not in pod_of(place)["metadata"]["annotations"]
+    assert (await place.cluster().get("a")).state is RunState.STARTING
+    await driver.close()
+    successor = place.cluster()
+    await successor.start()
+    await until_seen(successor, "a", RunState.READY)  # it asks by itself
+    await successor.close()
 
 
 async def test_that_it_answered_is_known_to_every_other_process(

@@ -158,6 +158,27 @@ async def test_ready_means_visited_through_the_gateway(people: World) -> None:
     assert visits == [asked.slug]
 
 
+async def test_a_visit_that_is_soon_over_is_not_worth_a_word(people: World) -> None:
+    visits: list[str] = []
+
+    async def visit(slug: str) -> None:
+        visits.append(slug)
+
+    reach.register(visit)
+    cluster = FakeCluster()
+    cluster.auto = False
+    async with controlled(cluster):
+        asked = await ask(people)
+        for state in (RunState.PREPARING, RunState.STARTING, RunState.READY):
+            await until(lambda: asked.uid in cluster.runs)
+            cluster.go(asked.uid, state)
+            await until(lambda wanted=state: row(asked).phase == wanted)  # type: ignore[misc]
+    told = await sync_to_async(lambda: list(asked.steps.values_list("reason", flat=True)))()
+    assert told[-1] == "ready"
+    assert "checking_gateway" not in told
+    assert visits == [asked.slug]
+
+
 async def test_a_closed_gateway_is_told_and_tried_again_when_it_rings(people: World) -> None:
     closed = True
 
