@@ -35,6 +35,7 @@ def _asked(memory: int, compute: int, cpu_milli: int) -> dict[str, Any]:
 
 ONE: Final = _asked(8 * GIB, 300, 2000)
 _PAUSE: Final = 2.0  # s
+_CALM: Final = 1.0  # s after a pod's end; secret, claim, volume and mounts are removed after it, and whoever begins then pays for that
 _MARKED: Final = 3.0  # s after READY, by which the portal has also written down that it is
 SMALL: Final = _asked(GIB, 50, 500)
 
@@ -67,7 +68,7 @@ def _in_turns(made: Rig) -> list[Figure]:
         print(f"  {number + 1}: by hand {by_hand:.2f} s, ours {seconds:.2f} s, {requests} requests", flush=True)
     base = median(alone)
     method = (
-        f"{ROUNDS} rounds in turns, each at another part of a second; POST to READY against the same pod {_MADE}: median {base:.2f} s, "
+        f"{ROUNDS} rounds in turns, each at another part of a second and a second after the end of the one before; POST to READY against the same pod {_MADE}: median {base:.2f} s, "
         f"worst {max(alone):.2f} s, ours {median(ours):.2f} and {max(ours):.2f} s; {load()}"
     )
     beside: dict[str, Any] = {"unit": "s", "ratio_to": "the pod by hand", "method": method}
@@ -113,6 +114,7 @@ def _by_hand(pattern: Pattern, name: str, part: float) -> float:
     _await(part)
     seconds = pattern.start(pod)
     pattern.end(name)
+    time.sleep(_CALM)
     return seconds
 
 
@@ -139,7 +141,7 @@ def _ready_at(api: Api, path: str) -> float:
 def _gone(api: Api, path: str) -> None:
     api("DELETE", path, {"remove_home": True})
     until(lambda: api("GET", path).status == 404, "gone", pause=0.1)
-    time.sleep(0.5)  # secret and claim are removed after the pod
+    time.sleep(_CALM)
 
 
 def _ten_at_once(made: Rig) -> Figure:
