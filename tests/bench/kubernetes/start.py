@@ -68,7 +68,8 @@ def _in_turns(made: Rig) -> list[Figure]:
         print(f"  {number + 1}: by hand {by_hand:.2f} s, ours {seconds:.2f} s, {requests} requests", flush=True)
     base = median(alone)
     method = (
-        f"{ROUNDS} rounds in turns, each at another part of a second and a second after the end of the one before; POST to READY against the same pod {_MADE}: median {base:.2f} s, "
+        f"{ROUNDS} rounds in turns, each at another part of a second and a second after the end of the one before; "
+        f"POST to READY against the same pod {_MADE}: median {base:.2f} s, "
         f"worst {max(alone):.2f} s, ours {median(ours):.2f} and {max(ours):.2f} s; {load()}"
     )
     beside: dict[str, Any] = {"unit": "s", "ratio_to": "the pod by hand", "method": method}
@@ -153,6 +154,7 @@ def _ten_at_once(made: Rig) -> Figure:
             pods = [pattern.prepare(f"ten-{turn}-{number}") for number in range(len(made.apis))]
             bare.append(max(pool.map(pattern.start, pods)))
             pattern.end(*(pod["metadata"]["name"] for pod in pods))
+            time.sleep(_CALM)
             began = time.time()
             paths = list(pool.map(lambda api: _post(api, SMALL), made.apis))
             for api, path in zip(made.apis, paths, strict=True):
