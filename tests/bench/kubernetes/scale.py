@@ -178,7 +178,7 @@ def _through_the_portal(made: Rig, observer: Observer) -> tuple[float, float]:
 
 
 def _rate(observer: Observer, began: float, names: set[str]) -> float:
-    until(lambda: names <= observer.seen().bound.keys(), "all have their place", limit=180, pause=1.0)
+    until(lambda: names <= observer.seen().bound.keys(), "all have their place", limit=400, pause=1.0)
     bound = observer.seen().bound
     return len(names) / (max(bound[name] for name in names) - began)
 
