@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apps.cluster.diagnosis import Finding, Level
@@ -200,7 +200,12 @@ turns = st.builds(
 )
 
 
+def turn(since: int, placed: int) -> Turn:
+    return Turn("a", START + timedelta(seconds=since), START + timedelta(seconds=placed))
+
+
 @given(st.lists(turns, max_size=30))
+@example([turn(0, 18), turn(1, 20), turn(1, 12)])  # two that came at the same time; the first is not older than the second
 def test_nobody_is_passed_unseen(queue: list[Turn]) -> None:
     moment = timedelta(seconds=5)
     expected = any(

@@ -88,9 +88,9 @@ static bool place_is_held(uint64_t since, uint64_t now) {
 
 static bool must_wait_for_unknown(const struct turn *turn, const struct ticket *ticket, uint64_t *wait) {
     uint64_t since = region_load(&ticket->cost->unmeasured_since_ns), waited = turn->now_ns - turn->started_ns;
-    if (ticket->est_ns > 0 || waited > PATIENCE_NS)
+    if (ticket->est_ns > 0)
         return false;
-    if (!place_is_held(since, turn->now_ns) && unmeasured_in_flight(turn->region, turn->device) < UNKNOWN_MOST)
+    if (!place_is_held(since, turn->now_ns) && (waited > PATIENCE_NS || unmeasured_in_flight(turn->region, turn->device) < UNKNOWN_MOST))
         return false;
     *wait = waited > 10 * MS ? 2 * MS : 200 * US;
     return true;

@@ -60,14 +60,15 @@ def in_order(turns: Iterable[Turn]) -> tuple[int, tuple[Turn, Turn] | None]:
     by_shape = sorted(turns, key=attrgetter("shape", "since"))
     for _, alike in groupby(by_shape, attrgetter("shape")):
         last: Turn | None = None  # of the older ones, whose place came last
-        for turn in alike:
-            if last is not None and last.since < turn.since < last.placed - _MOMENT:
-                if turn.placed < last.placed - _MOMENT:
-                    passed = (last, turn)
-                elif last.placed < _NEVER:
-                    kept += 1
-            if last is None or turn.placed > last.placed:
-                last = turn
+        for _, together in groupby(alike, attrgetter("since")):
+            arrived = list(together)  # none of them is older than another
+            for turn in arrived:
+                if last is not None and turn.since < last.placed - _MOMENT:
+                    if turn.placed < last.placed - _MOMENT:
+                        passed = (last, turn)
+                    elif last.placed < _NEVER:
+                        kept += 1
+            last = max((*arrived, *((last,) if last else ())), key=attrgetter("placed"))
     return kept, passed
 
 
