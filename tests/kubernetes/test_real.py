@@ -26,7 +26,7 @@ from tests.contract.test_runs import *  # noqa: F403
 from tests.contract.test_shares import *  # noqa: F403
 from tests.contract.test_survival import *  # noqa: F403
 from tests.contract.test_volumes_and_logs import *  # noqa: F403
-from tests.contract.watching import Watcher, facts, watching
+from tests.contract.watching import Watcher, facts, until_seen, watching
 from tests.kubernetes.real import RealPlace
 
 del test_two_drivers_never_look_after_the_same_runs  # noqa: F821 - see test_contract
@@ -234,6 +234,7 @@ async def test_while_the_api_server_hangs_it_is_unknown_and_afterwards_as_before
     await watch.until("a", RunState.READY)
     quick = place.cluster(timing=Timing(silence=1.0, stale=1.0, request=2.0))
     await quick.start()
+    await until_seen(quick, "a", RunState.READY)
     async with watching(quick) as told:
         real.pause_apiserver()
         try:
