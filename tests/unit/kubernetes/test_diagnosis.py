@@ -205,7 +205,9 @@ def turn(since: int, placed: int) -> Turn:
 
 
 @given(st.lists(turns, max_size=30))
-@example([turn(0, 18), turn(1, 20), turn(1, 12)])  # two that came at the same time; the first is not older than the second
+@example(
+    [turn(0, 18), turn(1, 20), turn(1, 12)]
+)  # two that came at the same time; the first is not older than the second
 def test_nobody_is_passed_unseen(queue: list[Turn]) -> None:
     moment = timedelta(seconds=5)
     expected = any(
