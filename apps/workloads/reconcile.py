@@ -126,7 +126,7 @@ def record(fence: Fence, loaded: Loaded, seen: Observation) -> Outcome:
 
 
 def _nothing_new(row: Workload, seen: Observation) -> Outcome | None:
-    """None where something is to be written. The row as it was loaded will do: whoever has changed it since has rung for another round."""
+    """None where something is to be written. The row as it was loaded will do: who has changed it since has rung again, or was the controller."""
     last_seen, verdict = row.observed_at, judge(row, seen)
     if verdict.settle or (verdict.event is not None and would_move(row, verdict.event, **_why(row, verdict))):
         return None

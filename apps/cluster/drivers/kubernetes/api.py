@@ -31,7 +31,7 @@ _TRIES = 4  # of a request that the server refused for being busy
 _LONGEST_WAIT = 5.0  # s that are waited because a busy server asks for it
 # s after each attempt to create, where others use up the same ResourceQuota at the same moment
 _COLLIDED = (0.05, 0.1, 0.2, 0.4, 0.8)
-_IDLE = 50.0  # s that an idle connection is kept, as its making costs as much as a request; API servers close theirs after 90, proxies after 60
+_IDLE = 50.0  # s that an idle connection is kept, as a TLS handshake costs both sides; API servers close theirs after 90, proxies after 60
 _CONNECTIONS = 512  # watches, port-forwards and requests at once
 _BREAKS = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError)
 APPLY = "application/apply-patch+yaml"
